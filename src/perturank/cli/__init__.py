@@ -1,0 +1,72 @@
+"""The command line: what is said, and how it fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from perturank.__about__ import __version__
+from perturank.cli import demonstrate, lists, simulate
+from perturank.errors import BadInput
+
+
+class Commands(TyperGroup):
+    """The commands, where every mistake of the user ends in one line and exit code 2."""
+
+    def main(self, *args: Any, **options: Any) -> NoReturn:
+        """Run a command and leave the process with its exit code."""
+        try:
+            code = super().main(*args, **options | {"standalone_mode": False})
+        except BadInput as error:
+            _fail(str(error))
+        except typer.TyperException as error:
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "perturank"
+            _fail(f"{error.format_message().rstrip('.')} (see {command} --help)")
+        except OSError as error:
+            _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    sys.exit(2)
+
+
+app = typer.Typer(
+    name="perturank",
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("simulate")(simulate.simulate)
+app.command("rankers")(lists.rankers)
+app.command("users")(lists.users)
+app.command("datasets")(lists.data_sets)
+app.command("data")(lists.data)
+app.command("demo")(demonstrate.demonstrate)
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Online learning to rank: simulate the paper's rankers on real or synthetic data.
+
+    Begin with: perturank demo
+    """
+    if version:
+        typer.echo(__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="perturank")

@@ -1,0 +1,47 @@
+"""Results go to stdout, as tables for people or JSON for programs; progress goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+WIDTH = 80
+
+
+def to_people(shown: RenderableType) -> None:
+    """Print a table that fits 80 columns."""
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(shown, width=min(console.width, WIDTH))
+
+
+def to_programs(value: Any) -> None:
+    """Print one JSON value on a line of its own."""
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def progress() -> Progress:
+    """Return a progress bar on stderr that leaves nothing behind; where nobody looks, none."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def table(title: str, *columns: str, numbers: bool = False) -> Table:
+    """Return an empty table; numbers stand on the right, the first column on the left."""
+    empty = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for i, column in enumerate(columns):
+        empty.add_column(column, justify="right" if numbers and i else "left", overflow="fold")
+    return empty

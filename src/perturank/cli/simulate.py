@@ -1,0 +1,214 @@
+"""`perturank simulate`: one ranker, one kind of user, one or more seeds."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import statistics
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from perturank.__about__ import __version__
+from perturank.cli.later import catalogue, clicks, datasets, metrics, simulation
+from perturank.cli.printing import progress, table, to_people, to_programs
+from perturank.errors import BadInput
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run in words: what a worker process needs in order to make it."""
+
+    ranker: str
+    data: str
+    fold: int
+    user: str
+    stop: str
+    rounds: int
+    seed: int
+    changes: dict[str, str]
+    evaluate_at: tuple[int, ...]
+    top: int
+    checkpoint: Path | None
+
+
+def simulate(
+    ranker: Annotated[str, typer.Option(help="A name of `perturank rankers`.")],
+    data: Annotated[str, typer.Option(help="A name of `perturank datasets`, a file or a folder.")] = "synthetic",
+    fold: Annotated[int, typer.Option(help="Fold of the data.", min=1)] = 1,
+    user: Annotated[str, typer.Option("--clicks", help="A name of `perturank users`, or a table.")] = "perfect",
+    stop: Annotated[str, typer.Option(help="When users may stop: at documents examined or clicked.")] = "examined",
+    rounds: Annotated[int, typer.Option(help="Rounds of rank, click and learn.", min=1)] = 5000,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.", min=0)] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs with seeds SEED, SEED + 1, …", min=1)] = 1,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, as name=value.")] = None,
+    evaluate_at: Annotated[str, typer.Option(help="Rounds to evaluate after, as 100,500,1000.")] = "",
+    top: Annotated[int, typer.Option(help="Places of the shown list.", min=1)] = 10,
+    threads: Annotated[int, typer.Option(help="Threads of one run; part of its identity.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Seeds that run at the same time.", min=1)] = 1,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to go on from after an interruption.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per seed.")] = False,
+) -> None:
+    """Let a ranker learn from simulated clicks, and measure it.
+
+    [bold]Examples[/bold]
+
+    perturank simulate --ranker p2neurrank --rounds 1000
+
+    perturank simulate --ranker pdgd-linear --data ~/data/mq2008 --fold 2 --clicks navigational --seeds 10 --jobs 2
+
+    perturank simulate --ranker p2linrank --set noise_std=0.1 --set l2=30 --evaluate-at 100,1000,5000 --json
+    """
+    _pin(threads)
+    settings, at = _pairs(changes or []), _rounds(evaluate_at, rounds)
+    asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint)
+    requests = [asked] if seeds == 1 else [_with_seed(asked, each) for each in range(seed, seed + seeds)]
+    results: list[Result] = []
+    try:
+        with contextlib.closing(_results(requests, min(jobs, seeds))) as finished:
+            for result in finished:
+                results.append(result)
+                if as_json:
+                    to_programs(result)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted after {len(results)} of {seeds} runs; {_how_to_go_on(checkpoint)}", err=True)
+        raise typer.Exit(130) from None
+    if not as_json:
+        to_people(_results_table(results, top))
+
+
+def plan_of(request: Request) -> simulation.Plan:
+    """Return the plan that the words mean; every mistake in them is found here, before the first round."""
+    settings = catalogue.published(request.ranker).settings.parsed(request.changes)
+    fold = datasets.load(request.data, fold=request.fold)
+    user = clicks.user(request.user, fold.n_grades, stop=request.stop)
+    return simulation.Plan(
+        ranker=request.ranker,
+        settings=settings,
+        user=user,
+        fold=fold,
+        rounds=request.rounds,
+        seed=request.seed,
+        evaluate_at=request.evaluate_at,
+        top=request.top,
+    )
+
+
+def result_of(request: Request, on_progress: Callable[[int], None] | None = None) -> Result:
+    """Return one run and everything that decided it, as plain values."""
+    plan = plan_of(request)
+    run = simulation.simulate(plan, on_progress=on_progress, checkpoint=request.checkpoint)
+    return {
+        "ranker": request.ranker,
+        "data": request.data,
+        "fold": request.fold,
+        "clicks": request.user,
+        "stop": request.stop,
+        "settings": plan.settings.as_dict(),
+        **run.as_dict(request.top),
+        "conventions": metrics.CONVENTIONS,
+        "version": __version__,
+    }
+
+
+def _results(requests: Sequence[Request], jobs: int) -> Generator[Result, None, None]:
+    """Yield the results in the order of their seeds, with progress on stderr."""
+    with progress() as bar:
+        task = bar.add_task(requests[0].ranker, total=sum(request.rounds for request in requests))
+        if jobs == 1:
+            for request in requests:
+                yield result_of(request, lambda n: bar.advance(task, n))
+        else:
+            for result in _side_by_side(requests, jobs):
+                bar.advance(task, requests[0].rounds)
+                yield result
+
+
+def _side_by_side(requests: Sequence[Request], jobs: int) -> Generator[Result, None, None]:
+    """Yield the results of runs in worker processes, which end with this one."""
+    fresh = multiprocessing.get_context("spawn")  # a fork would inherit JAX's threads, stopped
+    with ProcessPoolExecutor(jobs, fresh, signal.signal, (signal.SIGINT, signal.SIG_DFL)) as pool:
+        try:
+            yield from pool.map(result_of, requests)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+
+
+def _with_seed(request: Request, seed: int) -> Request:
+    """Return the request for another seed, with a checkpoint file of its own."""
+    file = request.checkpoint
+    return replace(request, seed=seed, checkpoint=file and file.with_stem(f"{file.stem}-{seed}"))
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    for text in texts:
+        if not text.partition("=")[2]:
+            raise BadInput(f"--set {text}", "write it as --set name=value")
+    return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in texts)}
+
+
+def _rounds(text: str, rounds: int) -> tuple[int, ...]:
+    """Return the rounds to evaluate after: those given, or 100, 500, 1000, … and the last.
+
+    >>> _rounds("", 1200), _rounds("500,100", 1200)
+    ((100, 500, 1000, 1200), (100, 500))
+    """
+    if not text:
+        series = (step * 10**power for power in range(2, 10) for step in (1, 5))
+        return tuple(sorted({rounds, *(each for each in series if each < rounds)}))
+    try:
+        given = {int(part) for part in text.split(",")}
+    except ValueError:
+        raise BadInput(f"--evaluate-at {text}", "give rounds such as 100,500,1000") from None
+    return tuple(sorted(given))
+
+
+def _how_to_go_on(checkpoint: Path | None) -> str:
+    if checkpoint is None:
+        return "to be able to go on, start with --checkpoint FILE"
+    return f"go on with the same command: {checkpoint} knows how far it came"
+
+
+def _results_table(results: Sequence[Result], top: int) -> Table:
+    """Return one row per checkpoint: the mean over seeds, with its standard error where there are several."""
+    first = results[0]
+    speed = statistics.mean(result["rounds_per_second"] for result in results)
+    runs = f"seed {first['seed']}" if len(results) == 1 else f"mean of {len(results)} seeds ± standard error"
+    title = f"{first['ranker']} on {first['data']}, {first['clicks']} users, {runs}"
+    listed = table(title, "round", f"NDCG@{top}", "cumulative", "regret", "uncertain", "seconds", numbers=True)
+    listed.caption = f"{speed:,.0f} rounds/s"
+    shown = {f"ndcg@{top}": 3, "cumulative_ndcg": 1, "regret": 0, "uncertain": 3, "seconds": 1}
+    for same_round in zip(*(result["checkpoints"] for result in results), strict=True):
+        cells = [_mean([checkpoint[key] for checkpoint in same_round], digits) for key, digits in shown.items()]
+        listed.add_row(f"{same_round[0]['round']:,}", *cells)
+    return listed
+
+
+def _mean(values: Sequence[float | None], digits: int) -> str:
+    """Return the mean, and its standard error if there are several values.
+
+    >>> _mean([1.0, 3.0], 1), _mean([0.25], 2), _mean([None], 1)
+    ('2.0 ± 1.0', '0.25', '–')
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean = f"{statistics.mean(known):,.{digits}f}"
+    return mean if len(known) == 1 else f"{mean} ± {statistics.stdev(known) / len(known) ** 0.5:,.{digits}f}"
+
+
+def _pin(threads: int) -> None:
+    """Fix how many threads XLA computes with; it reads this once, when JAX is first used."""
+    os.environ["NPROC"] = str(threads)

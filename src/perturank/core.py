@@ -1,0 +1,177 @@
+"""The vocabulary: queries, rankings, interactions, and what a ranker and a user are.
+
+A ranker is a value. Its methods are pure, so one object is compiled into a simulation,
+served over HTTP, replayed from a log and stored in a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol, Self, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from perturank.errors import BadInput
+
+Array = jax.Array
+Key = jax.Array
+
+SMALLEST_BUCKET = 16
+
+
+def bucket(n: int) -> int:
+    """Return the padded length for n rows: a power of two, so that few shapes are ever compiled."""
+    return max(SMALLEST_BUCKET, 1 << (n - 1).bit_length())
+
+
+class Query(eqx.Module):
+    """Candidate documents of one query, padded: features [V, d], mask [V], ids [V, 2], prior [V].
+
+    Rows with equal ids must have equal features and prior: repeated pairs are learned as one
+    weighted pair. `prior` holds the scores of the order in use today (zeros: none).
+    """
+
+    features: Array
+    mask: Array
+    ids: Array
+    prior: Array
+
+    @classmethod
+    def of(cls, features: ArrayLike, *, prior: ArrayLike | None = None, ids: ArrayLike | None = None) -> Query:
+        """Return a query of these documents [V, d], padded to a bucket; ids default to the content.
+
+        >>> query = Query.of([[0.1, 2.0], [0.3, 1.0]])
+        >>> query.features.shape, int(query.mask.sum())
+        ((16, 2), 2)
+        """
+        rows = _finite(features, "features", 2)
+        n, d = rows.shape
+        if n == 0 or d == 0:
+            raise BadInput("a query needs at least one document and one feature", f"features has shape {rows.shape}")
+        scores = np.zeros(n, np.float32) if prior is None else _finite(prior, "prior", 1)
+        if scores.shape != (n,):
+            raise BadInput(f"prior has {scores.size} scores for {n} documents", "give one score per document")
+        names = _identities(rows, scores) if ids is None else _as_ids(ids, n)
+        pad = bucket(n) - n
+        return cls(
+            jnp.asarray(np.pad(rows, ((0, pad), (0, 0)))),
+            jnp.asarray(np.arange(n + pad) < n),
+            jnp.asarray(np.pad(names, ((0, pad), (0, 0)))),
+            jnp.asarray(np.pad(scores, (0, pad))),
+        )
+
+    def take(self, order: Array) -> Query:
+        """Return the documents at these rows."""
+        return Query(self.features[order], self.mask[order], self.ids[order], self.prior[order])
+
+
+class Ranking(eqx.Module):
+    """A shown list: order [k] of row numbers, of which the first n are real.
+
+    free[r] says how many documents could have stood at place r (1: certain); log_propensity is
+    the exact log-probability of the list, None where the algorithm defines none; memo is what
+    `learn` needs back when the clicks come.
+    """
+
+    order: Array
+    free: Array
+    n: Array
+    log_propensity: Array | None
+    memo: Any
+
+    @property
+    def documents(self) -> np.ndarray:
+        """The rows shown, best first, without padding."""
+        return np.asarray(self.order)[: int(self.n)]
+
+
+class Interaction(eqx.Module):
+    """What `learn` needs of one impression: the shown documents [k], their clicks [k], the memo."""
+
+    shown: Query
+    clicks: Array
+    memo: Any
+
+    @classmethod
+    def of(cls, query: Query, ranking: Ranking, clicked: Sequence[int] | np.ndarray) -> Interaction:
+        """Return the interaction in which these rows of the query were clicked.
+
+        Rows that were not shown are refused: nobody can have clicked them.
+        """
+        shown = ranking.documents
+        strangers = sorted(set(map(int, clicked)) - set(shown.tolist()))
+        if strangers:
+            raise BadInput(f"document {strangers[0]} was clicked but not shown", f"shown were {shown.tolist()}")
+        clicks = jnp.asarray(np.isin(np.asarray(ranking.order), np.asarray(clicked, np.int64)))
+        return cls.observed(query, ranking, clicks)
+
+    @classmethod
+    def observed(cls, query: Query, ranking: Ranking, clicks: Array) -> Interaction:
+        """Return the interaction with clicks [k] by place."""
+        shown = query.take(ranking.order)
+        return cls(shown, clicks & shown.mask, ranking.memo)
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """What every ranker of the catalogue does."""
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a document."""
+
+    def score(self, query: Query) -> Array:
+        """Return the best estimate of each document's score, without exploration; [V]."""
+
+    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
+        """Return the list to show: it explores where the ranker is uncertain."""
+
+    def learn(self, interaction: Interaction, key: Key) -> Self:
+        """Return the ranker that has learned from these clicks; the old one is unchanged."""
+
+    def uncertain(self, query: Query) -> Array | None:
+        """Return the share of this query's pairs whose order is uncertain; None: not defined."""
+
+    def with_room(self, n_rounds: int, k: int) -> Self:
+        """Return the same ranker with memory for so many more rounds of k shown documents."""
+
+
+@runtime_checkable
+class ClickModel(Protocol):
+    """A simulated user: sees grades, never features."""
+
+    def click(self, grades: Array, mask: Array, key: Key) -> Array:
+        """Return the clicks on a list of grades [k], top first; masked places get none; [k]."""
+
+
+def _finite(values: ArrayLike, name: str, ndim: int) -> np.ndarray:
+    try:
+        array = np.asarray(values, np.float32)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{name} must be numbers in rows of equal length", str(error)) from None
+    if array.ndim != ndim:
+        raise BadInput(f"{name} has {array.ndim} axes", f"it must have {ndim}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise BadInput(f"{name}{list(where)} is {array[where]}", "replace it by a finite number")
+    return array
+
+
+def _identities(rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Return 64-bit hashes of the rows' content as [n, 2] words."""
+    content = np.ascontiguousarray(np.column_stack([rows, prior]) + np.float32(0))  # -0.0 is 0.0
+    digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in content)
+    return np.frombuffer(digests, np.uint32).reshape(-1, 2)
+
+
+def _as_ids(ids: ArrayLike, n: int) -> np.ndarray:
+    numbers = np.asarray(ids)
+    if numbers.shape != (n,) or numbers.dtype.kind not in "iu":
+        raise BadInput(f"ids has shape {numbers.shape} and type {numbers.dtype}", f"give {n} integers")
+    wide = numbers.astype(np.uint64)
+    return np.stack([wide & 0xFFFFFFFF, wide >> np.uint64(32)], axis=1).astype(np.uint32)

@@ -1,0 +1,150 @@
+"""Data made from a seed: `synthetic` has the shape of MSLR, `synthetic-linear` a known truth.
+
+One seed gives the same bytes in every process (for one version of NumPy). The law, by contrast,
+is fixed: all seeds and all splits are samples of the same world, so results are comparable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from perturank.datasets.dataset import Dataset
+from perturank.datasets.fold import Fold
+from perturank.datasets.grouping import normalised as scaled_per_query
+from perturank.datasets.linear_truth import linear
+from perturank.errors import BadInput
+
+Floats = NDArray[np.float64]
+
+N_QUERIES = 300
+N_FEATURES = 136
+N_GRADES = 5
+SUMMARIES = {
+    "synthetic": "made from a seed in the shape of MSLR: 136 features, 40 to 200 documents a query, five grades",
+    "synthetic-linear": "made from a seed with a known linear truth that obeys the paper's proposition 1",
+}
+
+LAW_SEED = 20_230_501
+N_LATENT = 10  # what a document is like; 0 to 3 matter linearly, 4 to 8 through interactions, 9 not at all
+N_STREAMS = 5  # as MSLR measures each quantity on body, anchor, title, URL and the whole document
+N_KINDS = 25
+SHORTEST, LONGEST = 40, 200
+QUERY_STD = 0.55  # some queries have many good documents, others few
+P_HOPELESS = 0.03  # the share of queries for which the index holds nothing relevant
+NOISE_STD = 0.65  # judges disagree; together with the features' own noise it bounds what can be learned
+# Cuts of the hidden relevance that give MSLR's shares of grades; measured on 20,000 queries.
+CUTS = (0.18, 1.52, 2.76, 3.52)
+
+
+@dataclass(frozen=True)
+class _Law:
+    """How latent qualities show in the features: weights [K, d], and a shape for each feature."""
+
+    weights: Floats
+    noise_std: Floats
+    location: Floats
+    spread: Floats
+    kind: NDArray[np.int64]
+
+
+def generated(name: str, n_queries: int, seed: int, n_features: int | None, normalise: bool) -> Fold:
+    """Return generated data by name."""
+    if name == "synthetic-linear":
+        return linear(n_queries, seed, **({} if n_features is None else {"d": n_features}))
+    if n_features not in (None, N_FEATURES):
+        raise BadInput(f"synthetic has {N_FEATURES} features, not {n_features}", "leave n_features out")
+    return mslr_like(n_queries, seed, normalise=normalise)
+
+
+def mslr_like(n_queries: int = N_QUERIES, seed: int = 0, *, normalise: bool = True) -> Fold:
+    """Return data in the shape of MSLR; validation and test have a third as many queries, at least ten."""
+    held_out = max(10, n_queries // 3)
+    streams = np.random.SeedSequence(seed).spawn(3)
+    sizes = {"train": n_queries, "validation": held_out, "test": held_out}
+    train, validation, test = (
+        _split(split, size, np.random.default_rng(stream), normalise)
+        for (split, size), stream in zip(sizes.items(), streams, strict=True)
+    )
+    return Fold("synthetic", 1, 1, train, validation, test, N_GRADES)
+
+
+def _split(split: str, n_queries: int, rng: Generator, normalise: bool) -> Dataset:
+    lengths = np.clip(np.rint(rng.normal(120, 35, n_queries)), SHORTEST, LONGEST).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    query = np.repeat(np.arange(n_queries), lengths)
+    latent = rng.normal(size=(len(query), N_LATENT))
+    hidden = _relevance(latent) + QUERY_STD * rng.normal(size=n_queries)[query]
+    hidden += NOISE_STD * rng.normal(size=len(query))
+    hopeless = rng.random(n_queries) < P_HOPELESS
+    labels = np.where(hopeless[query], 0, np.searchsorted(CUTS, hidden)).astype(np.int8)
+    raw = _features(latent, query, rng)
+    features = scaled_per_query(raw, offsets) if normalise else raw.astype(np.float32)
+    qids = np.array([f"{split}-{i}" for i in range(n_queries)])
+    return Dataset(f"synthetic {split}", features, labels, offsets, qids)
+
+
+def _relevance(z: Floats) -> Floats:
+    """Return the hidden relevance: a linear part, and interactions that no linear ranker can follow."""
+    linear_part = z[:, :4] @ np.array([0.6, 0.45, 0.3, 0.2])
+    together = np.tanh(z[:, 4] * z[:, 5])  # good only where both are high, or both low
+    just_right = 1 - np.minimum(np.abs(z[:, 6]), 2)  # neither too much nor too little
+    gated = np.where(z[:, 7] > 0, z[:, 8], -z[:, 8])
+    return np.asarray(linear_part + 0.9 * together + 0.7 * just_right + 0.4 * gated, np.float64)
+
+
+def _features(latent: Floats, query: NDArray[np.int64], rng: Generator) -> Floats:
+    law = _law()
+    signal = latent @ law.weights + law.noise_std * rng.normal(size=(len(latent), N_FEATURES))
+    rarity = rng.gamma(4.0, 1.0, size=int(query[-1]) + 1)[query]  # of the query's terms, as in tf-idf
+    values = np.empty_like(signal)
+    for kind, shape in enumerate(SHAPES):
+        columns = law.kind == kind
+        strength = law.location[columns] + law.spread[columns] * signal[:, columns]
+        values[:, columns] = shape(strength, rarity[:, None])
+    return values
+
+
+def _count(strength: Floats, rarity: Floats) -> Floats:
+    return np.floor(np.exp(np.minimum(strength, 8)))
+
+
+def _log_normal(strength: Floats, rarity: Floats) -> Floats:
+    return np.minimum(np.exp(strength), 1e8)
+
+
+def _yes_or_no(strength: Floats, rarity: Floats) -> Floats:
+    return (strength > 0).astype(np.float64)
+
+
+def _tf_idf(strength: Floats, rarity: Floats) -> Floats:
+    return rarity * np.log1p(np.exp(strength))
+
+
+def _share(strength: Floats, rarity: Floats) -> Floats:
+    return np.asarray(1 / (1 + np.exp(-strength)), np.float64)
+
+
+def _log_probability(strength: Floats, rarity: Floats) -> Floats:
+    return strength - 5 * rarity
+
+
+SHAPES = (_count, _log_normal, _yes_or_no, _tf_idf, _share, _log_probability)
+
+
+@cache
+def _law() -> _Law:
+    rng = np.random.default_rng(LAW_SEED)
+    column = np.arange(N_FEATURES)
+    group = np.where(column < N_KINDS * N_STREAMS, column // N_STREAMS, column - N_KINDS * (N_STREAMS - 1))
+    weights = np.zeros((N_LATENT, N_FEATURES))
+    weights[group % N_LATENT, np.arange(N_FEATURES)] = 1.0
+    weights += 0.12 * rng.normal(size=weights.shape)
+    kind = np.array([0, 3, 4, 1, 5, 1, 0, 2, 3, 4])[(group + group // N_LATENT) % 10]
+    location = np.choose(kind, [1.0, 9.0, -0.5, 0.0, 0.0, 0.0]) + 0.3 * rng.normal(size=N_FEATURES)
+    spread = np.choose(kind, [0.7, 1.8, 1.0, 1.0, 1.2, 3.0])
+    return _Law(weights, rng.uniform(0.3, 1.0, N_FEATURES), location, spread, kind)

@@ -1,0 +1,70 @@
+"""Looking at a ranker from outside: NDCG on held-out queries, and how much it is still unsure of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from perturank import metrics
+from perturank.core import Query, Ranker, bucket
+from perturank.datasets import Dataset
+
+ROWS_AT_ONCE = 8192
+N_UNCERTAIN_QUERIES = 64
+
+
+@dataclass(frozen=True)
+class Exam:
+    """Held-out queries, ready to be scored: rows in equal slices, so that one shape is compiled."""
+
+    slices: tuple[Query, ...]
+    labels: np.ndarray
+    offsets: np.ndarray
+    seed: int
+
+    @classmethod
+    def of(cls, data: Dataset, seed: int) -> Exam:
+        """Return the exam on this data set; the seed breaks ties of scores."""
+        n = data.n_documents
+        size = min(ROWS_AT_ONCE, bucket(n))
+        return cls(tuple(_slices(data, size)), np.asarray(data.labels), np.asarray(data.offsets), seed)
+
+    def ndcg(self, ranker: Ranker, k: int) -> float:
+        """Return the mean NDCG@k of the ranker's best estimate."""
+        scores = np.concatenate([np.asarray(ranker.score(rows)) for rows in self.slices])[: len(self.labels)]
+        return float(metrics.mean_ndcg(scores, self.labels, self.offsets, k=k, seed=self.seed))
+
+
+def _slices(data: Dataset, size: int) -> Iterator[Query]:
+    for start in range(0, data.n_documents, size):
+        rows = np.asarray(data.features[start : start + size], np.float32)
+        yield plain_query(rows, size)
+
+
+def plain_query(rows: np.ndarray, size: int) -> Query:
+    """Return these rows [n, d] as a query of this size, without identities or a prior: it is only looked at."""
+    n = len(rows)
+    features = jnp.asarray(np.pad(rows, ((0, size - n), (0, 0))))
+    return Query(features, jnp.arange(size) < n, jnp.zeros((size, 2), jnp.uint32), jnp.zeros(size))
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """A few training queries on which the share of uncertain pairs is measured."""
+
+    queries: tuple[Query, ...]
+
+    @classmethod
+    def of(cls, data: Dataset) -> Doubts:
+        """Return evenly spaced queries of the data set, padded alike."""
+        chosen = np.unique(np.linspace(0, data.n_queries - 1, N_UNCERTAIN_QUERIES).astype(int))
+        size = bucket(int(np.max(data.lengths[chosen])))
+        return cls(tuple(plain_query(np.asarray(data.query(int(i))[0], np.float32), size) for i in chosen))
+
+    def share(self, ranker: Ranker) -> float | None:
+        """Return the mean share of uncertain pairs; None where the ranker defines none."""
+        shares = [ranker.uncertain(query) for query in self.queries]
+        return None if shares[0] is None else float(np.mean([float(s) for s in shares if s is not None]))

@@ -1,0 +1,1 @@
+"""What rankers are made of: pure array functions, one idea a file."""

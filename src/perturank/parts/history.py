@@ -1,0 +1,144 @@
+"""The growing set of pairs Ω_1..t: each distinct document and each distinct pair once.
+
+A pair seen many times is one weighted term: only its total weight Σw and the weight Σw·y with which
+its first document was preferred matter, and the sum of its noises, which is N(0, ν² Σw).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from perturank.core import Array, Key, Query
+from perturank.parts.preferences import Pairs
+from perturank.parts.table import Table
+
+# Sums run over blocks of these sizes in order, so that spare capacity never shows in the bits.
+DOCUMENT_BLOCK = 256
+PAIR_BLOCK = 512
+
+
+class History(eqx.Module):
+    """documents [D, d] and priors [D] by document slot; weight, preferred [P], frozen noise [P, N] by pair slot."""
+
+    documents: Array
+    priors: Array
+    document_table: Table
+    pair_table: Table
+    weight: Array
+    preferred: Array
+    frozen: Array | None
+
+    @classmethod
+    def empty(cls, n_features: int, n_frozen: int | None = None) -> History:
+        """Return a history without pairs; n_frozen is N where each pair's noise is drawn once and kept."""
+        return cls(
+            jnp.zeros((DOCUMENT_BLOCK, n_features)),
+            jnp.zeros(DOCUMENT_BLOCK),
+            Table.empty(DOCUMENT_BLOCK),
+            Table.empty(PAIR_BLOCK),
+            jnp.zeros(PAIR_BLOCK),
+            jnp.zeros(PAIR_BLOCK),
+            None if n_frozen is None else jnp.zeros((PAIR_BLOCK, n_frozen)),
+        )
+
+    @property
+    def n_documents(self) -> Array:
+        return self.document_table.n
+
+    @property
+    def n_pairs(self) -> Array:
+        return self.pair_table.n
+
+    @property
+    def first(self) -> Array:
+        """The lower document slot of each pair; [P]."""
+        return self.pair_table.keys[:, 0].astype(jnp.int32)
+
+    @property
+    def second(self) -> Array:
+        """The higher document slot of each pair; [P]."""
+        return self.pair_table.keys[:, 1].astype(jnp.int32)
+
+    def with_room(self, n_documents: int, n_pairs: int) -> History:
+        """Return the same history with room for so many more; a traced one cannot grow and is trusted to fit."""
+        if isinstance(self.n_documents, jax.core.Tracer):
+            return self
+        d = _capacity(int(self.n_documents) + n_documents, self.documents.shape[0], DOCUMENT_BLOCK)
+        p = _capacity(int(self.n_pairs) + n_pairs, self.weight.shape[0], PAIR_BLOCK)
+        if (d, p) == (self.documents.shape[0], self.weight.shape[0]):
+            return self
+        return History(
+            _extended(self.documents, d),
+            _extended(self.priors, d),
+            self.document_table.grown(d) if d > self.document_table.capacity else self.document_table,
+            self.pair_table.grown(p) if p > self.pair_table.capacity else self.pair_table,
+            _extended(self.weight, p),
+            _extended(self.preferred, p),
+            None if self.frozen is None else _extended(self.frozen, p),
+        )
+
+    def add(self, shown: Query, pairs: Pairs, key: Key, noise_std: float = 0.0) -> tuple[History, Array]:
+        """Return the history with one list's pairs, and the pairs' slots [p] (capacity: none)."""
+        real = pairs.weight > 0
+        k = shown.mask.shape[0]
+        used = jnp.zeros(k, bool).at[pairs.winner].max(real).at[pairs.loser].max(real)
+        document_table, slots = self.document_table.find_or_insert(shown.ids, used)
+        documents = self.documents.at[slots].set(shown.features, mode="drop")
+        priors = self.priors.at[slots].set(shown.prior, mode="drop")
+
+        winner, loser = slots[pairs.winner], slots[pairs.loser]
+        real &= winner != loser  # two rows of equal content say nothing of each other
+        ends = jnp.stack([jnp.minimum(winner, loser), jnp.maximum(winner, loser)], axis=1)
+        pair_table, pair_slots = self.pair_table.find_or_insert(ends.astype(jnp.uint32), real)
+        weight = jnp.where(real, pairs.weight, 0.0)
+        frozen = self.frozen
+        if frozen is not None:
+            lots = jax.random.normal(key, (weight.shape[0], frozen.shape[1]))
+            frozen = frozen.at[pair_slots].add(noise_std * jnp.sqrt(weight)[:, None] * lots, mode="drop")
+        history = History(
+            documents,
+            priors,
+            document_table,
+            pair_table,
+            self.weight.at[pair_slots].add(weight, mode="drop"),
+            self.preferred.at[pair_slots].add(weight * (winner < loser), mode="drop"),
+            frozen,
+        )
+        return history, pair_slots
+
+    def targets(self, noise_std: float, n_rankers: int, key: Key) -> Array:
+        """Return Σw·(y + γ) of every pair for every ranker; [P, N]. Noise is drawn anew unless frozen."""
+        if self.frozen is not None:
+            return self.preferred[:, None] + self.frozen
+        if noise_std == 0:
+            return jnp.broadcast_to(self.preferred[:, None], (self.preferred.shape[0], n_rankers))
+
+        def block(start: Array, targets: Array) -> Array:
+            weight = lax.dynamic_slice_in_dim(self.weight, start, PAIR_BLOCK)
+            preferred = lax.dynamic_slice_in_dim(self.preferred, start, PAIR_BLOCK)
+            lots = jax.random.normal(jax.random.fold_in(key, start), (PAIR_BLOCK, n_rankers))
+            drawn = preferred[:, None] + noise_std * jnp.sqrt(weight)[:, None] * lots
+            return lax.dynamic_update_slice_in_dim(targets, drawn, start, 0)
+
+        return over_blocks(self.n_pairs, PAIR_BLOCK, block, jnp.zeros((self.weight.shape[0], n_rankers)))
+
+
+def over_blocks(n: Array, size: int, step: Callable[[Array, Array], Array], start: Array) -> Array:
+    """Fold `step(offset, value)` over the blocks that hold the first n rows."""
+    return lax.fori_loop(0, (n + size - 1) // size, lambda i, value: step(i * size, value), start)
+
+
+def _capacity(needed: int, capacity: int, block: int) -> int:
+    """Return a capacity of at least `needed`: doubling, so that growth recompiles a logarithmic number of times."""
+    while capacity < needed:
+        capacity *= 2
+    return max(capacity, block)
+
+
+def _extended(array: Array, n: int) -> Array:
+    return jnp.concatenate([array, jnp.zeros((n - array.shape[0], *array.shape[1:]), array.dtype)])

@@ -1,0 +1,39 @@
+"""The pairwise loss of one pair: its slope and curvature in f_ij, for total weight w and target t = Σw·(y + γ)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from perturank.core import Array
+
+Loss = Literal["cross-entropy", "symmetric"]
+
+# The largest slope of σ(1 - σ).
+STEEPEST = 1 / (6 * math.sqrt(3))
+
+
+def loss(f: Array, weight: Array, target: Array, kind: Loss) -> Array:
+    """Return the loss of pairs with score difference f (eq:obj, or the bounded symmetric one)."""
+    if kind == "cross-entropy":
+        return weight * jax.nn.softplus(f) - target * f
+    return 2 * (weight - 2 * target) * jax.nn.sigmoid(f)
+
+
+def slope(f: Array, weight: Array, target: Array, kind: Loss) -> Array:
+    """Return ∂loss/∂f (eqn:gradient). Both losses have slope w/2 - t at f = 0."""
+    p = jax.nn.sigmoid(f)
+    if kind == "cross-entropy":
+        return weight * p - target
+    return 2 * (weight - 2 * target) * p * (1 - p)
+
+
+def curvature(f: Array, weight: Array, target: Array, kind: Loss) -> Array:
+    """Return ∂²loss/∂f², or for the symmetric loss, which is not convex, an upper bound of it."""
+    if kind == "cross-entropy":
+        p = jax.nn.sigmoid(f)
+        return weight * p * (1 - p)
+    return jnp.abs(2 * (weight - 2 * target)) * STEEPEST

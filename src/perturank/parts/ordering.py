@@ -1,0 +1,214 @@
+"""A list from scores or certain orders, with the exact probability of what is shown where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from perturank.core import Array, Key, Ranking
+
+
+class Shown(eqx.Module):
+    """order [k], free [k] (how many could have stood at each place), and the log-probability of the list."""
+
+    order: Array
+    free: Array
+    log_propensity: Array | None
+
+    def ranking(self, mask: Array, memo: Any = None) -> Ranking:
+        """Return the ranking of a query with this mask."""
+        n = jnp.minimum(jnp.sum(mask, dtype=jnp.int32), self.order.shape[0])
+        return Ranking(self.order, self.free, n, self.log_propensity, memo)
+
+
+def nth(chosen: Array, n: Array) -> Array:
+    """Return the position of the n-th (from 0) true entry; [V]."""
+    return jnp.argmax(jnp.cumsum(chosen) > n)
+
+
+def _uniform_pick(candidates: Array, lot: Array) -> tuple[Array, Array]:
+    """Return one of the candidates, uniformly by a lot in [0, 1), and how many there were."""
+    n = jnp.sum(candidates, dtype=jnp.int32)
+    return nth(candidates, jnp.minimum((lot * n).astype(jnp.int32), n - 1)), n
+
+
+def _padding(placed: Array) -> Array:
+    """Return a row to fill a place with when no document is left: one not placed yet."""
+    return jnp.argmin(placed)
+
+
+def topological(n_before: Array, after: Callable[[Array], Array], mask: Array, key: Key, k: int) -> Shown:
+    """Return a list that follows every certain order and is uniformly random otherwise.
+
+    At each place a document is picked uniformly among the free ones, which no unplaced document
+    certainly precedes; so the probability of the list is Π 1/|free|. n_before [V] counts certain
+    predecessors; `after(i)` [V] says which documents i certainly precedes.
+    """
+    lots = jax.random.uniform(key, (k,))
+
+    def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        order, free, waiting, placed = state
+        pick, n = _uniform_pick(mask & ~placed & (waiting == 0), lots[r])
+        pick = jnp.where(n > 0, pick, _padding(placed))
+        return order.at[r].set(pick), free.at[r].set(n), waiting - after(pick), placed.at[pick].set(True)
+
+    v = mask.shape[0]
+    state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), n_before, jnp.zeros(v, bool))
+    order, free, _, _ = lax.fori_loop(0, k, place, state)
+    return Shown(order, free, -jnp.sum(jnp.log(jnp.maximum(free, 1))))
+
+
+def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int) -> Shown:
+    """Return a list of blocks in score order, each shuffled whole.
+
+    A block is a connected component of the uncertain pairs under the transitive closure of
+    `certain` [V, V]; the closure makes blocks intervals of the score order.
+    """
+    v = mask.shape[0]
+    order = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)
+    sure = certain[order][:, order] | ~mask[order][None, :]
+    # A boundary lies after position p when everything up to p certainly precedes everything beyond.
+    crossing = jnp.cumsum(jnp.cumsum(~sure, axis=0)[:, ::-1], axis=1)[:, ::-1]
+    ends = jnp.concatenate([jnp.diagonal(crossing, offset=1) == 0, jnp.ones(1, bool)])
+    block = jnp.cumsum(ends) - ends  # number of boundaries before each position
+    shuffled = jnp.lexsort((jax.random.uniform(key, (v,)), block))
+    real = mask[order]
+    size_left = jnp.sum((block[None, :] == block[:, None]) & real[None, :] & (jnp.arange(v)[None, :] >= jnp.arange(v)[:, None]), 1)
+    free = jnp.where(real, size_left, 0)[:k].astype(jnp.int32)
+    # Real documents precede padding in every block: padding stands in blocks of its own at the end.
+    return Shown(order[shuffled][:k].astype(jnp.int32), free, -jnp.sum(jnp.log(jnp.maximum(free, 1))))
+
+
+def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Array]:
+    """Return a list drawn from softmax(scores) without replacement, and log Σ e^score of what was left at each place."""
+    lots = jax.random.gumbel(key, scores.shape)
+    order = lax.top_k(jnp.where(mask, scores + lots, -jnp.inf), k)[1]
+    real = jnp.arange(k) < jnp.sum(mask)
+    top = jnp.max(jnp.where(mask, scores, -jnp.inf))
+    weight = jnp.where(mask, jnp.exp(scores - top), 0.0)
+    shown = weight[order]
+    rest = jnp.sum(weight.at[order].set(0.0))
+    left = rest + jnp.cumsum(shown[::-1])[::-1]
+    log_left = jnp.where(real, jnp.log(jnp.maximum(left, 1e-38)) + top, 0.0)
+    log_p = jnp.sum(jnp.where(real, scores[order] - log_left, 0.0))
+    return Shown(order, n_left(mask, k), log_p), log_left
+
+
+def n_left(mask: Array, k: int) -> Array:
+    """Return how many documents are left at each place; [k]."""
+    return jnp.maximum(jnp.sum(mask, dtype=jnp.int32) - jnp.arange(k, dtype=jnp.int32), 0)
+
+
+def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int) -> Shown:
+    """Return a list that takes at each place a uniform document with probability ε, else the best one left.
+
+    Ties for the best are broken uniformly.
+    """
+    v = mask.shape[0]
+    keys = jax.random.split(key, 3)
+    explores = jax.random.uniform(keys[0], (k,)) < epsilon
+    # One lot a document suffices: those still unplaced have lost every draw alike.
+    explore_lots = jax.random.uniform(keys[1], (v,))
+    tie_lots = jax.random.uniform(keys[2], (v,))
+
+    def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        order, free, log_p, unplaced = state
+        left = unplaced & mask
+        n = jnp.sum(left, dtype=jnp.int32)
+        best = left & (scores == jnp.max(jnp.where(left, scores, -jnp.inf)))
+        pick = jnp.argmax(jnp.where(explores[r], jnp.where(left, explore_lots, -1.0), jnp.where(best, tie_lots, -1.0)))
+        pick = jnp.where(n > 0, pick, jnp.argmax(unplaced))
+        p = epsilon / jnp.maximum(n, 1) + (1 - epsilon) * best[pick] / jnp.maximum(jnp.sum(best), 1)
+        n_free = n if epsilon > 0 else jnp.sum(best, dtype=jnp.int32)
+        log_p = log_p + jnp.where(n > 0, jnp.log(p), 0.0)
+        return order.at[r].set(pick), free.at[r].set(n_free), log_p, unplaced.at[pick].set(False)
+
+    state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(()), jnp.ones(v, bool))
+    order, free, log_p, _ = lax.fori_loop(0, k, place, state)
+    return Shown(order, free, log_p)
+
+
+def tops(scores: Array, mask: Array, key: Key, k: int) -> Array:
+    """Return the k best documents of every ranker, ties broken at random; [R, V] -> [R, k].
+
+    k passes of argmax: batched sorts are many times slower on a CPU.
+    """
+    n_rankers = scores.shape[0]
+    lots = jax.random.uniform(key, scores.shape)
+
+    def place(r: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        order, left = state
+        best = jnp.max(jnp.where(left, scores, -jnp.inf), axis=1, keepdims=True)
+        pick = jnp.argmax(jnp.where(left, jnp.where(scores == best, lots, -1.0), -2.0), axis=1)
+        return order.at[:, r].set(pick), left.at[jnp.arange(n_rankers), pick].set(False)
+
+    # Padding comes after all documents: it is left with the lowest score of all.
+    scores = jnp.where(mask, scores, -jnp.inf)
+    start = (jnp.zeros((n_rankers, k), jnp.int32), jnp.ones(scores.shape, bool))
+    return lax.fori_loop(0, k, place, start)[0]
+
+
+def team_draft(lists: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Array]:
+    """Return an interleaved list and the team (ranker) that gave each place; lists [R, k] -> [k], [k].
+
+    At each place one of the rankers with the fewest documents so far is drawn and adds its best
+    unplaced document. No propensity: the lists behind it are random too.
+    """
+    n_rankers = lists.shape[0]
+    lots = jax.random.uniform(key, (k,))
+
+    def place(r: Array, state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+        order, free, teams, counts, placed = state
+        nexts = jnp.take_along_axis(lists, jnp.argmin(placed[lists], axis=1)[:, None], axis=1)[:, 0]
+        drafting = counts == jnp.min(counts)
+        team, _ = _uniform_pick(drafting, lots[r])
+        pick = nexts[team]
+        earlier = jnp.tril(nexts[:, None] == nexts[None, :], -1) & drafting[None, :]
+        n_free = jnp.sum(drafting & ~jnp.any(earlier, axis=1), dtype=jnp.int32)
+        return (
+            order.at[r].set(pick),
+            free.at[r].set(jnp.where(mask[pick], n_free, 0)),
+            teams.at[r].set(team),
+            counts.at[team].add(1),
+            placed.at[pick].set(True),
+        )
+
+    zeros = jnp.zeros(k, jnp.int32)
+    start = (zeros, zeros, zeros, jnp.zeros(n_rankers, jnp.int32), jnp.zeros(mask.shape[0], bool))
+    order, free, teams, _, _ = lax.fori_loop(0, k, place, start)
+    return Shown(order, free, None), teams
+
+
+def probabilistic_interleaving(scores: Array, mask: Array, key: Key, k: int, tau: float = 3.0) -> tuple[Shown, Array]:
+    """Return a list and each ranker's share of each place; scores [R, V] -> [k], [R, k].
+
+    At each place a ranker is drawn uniformly, and a document from its softmax over ranks, 1/rank^τ.
+    The share of a place is the probability that the ranker gave it, given the document (Hofmann's
+    marginalisation over assignments).
+    """
+    n_rankers, v = scores.shape
+    keys = jax.random.split(key, 3)
+    lots = jax.random.uniform(keys[0], scores.shape)
+    by_rank = jnp.lexsort((lots, -jnp.where(mask, scores, -jnp.inf)), axis=1)
+    rank = jnp.zeros(scores.shape, jnp.int32).at[jnp.arange(n_rankers)[:, None], by_rank].set(jnp.arange(1, v + 1))
+    log_weight = -tau * jnp.log(rank.astype(jnp.float32))
+    rankers = jax.random.randint(keys[1], (k,), 0, n_rankers)
+    gumbels = jax.random.gumbel(keys[2], (k, v))
+
+    def place(r: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        order, shares, unplaced = state
+        left = unplaced & mask
+        log_p = jax.nn.log_softmax(jnp.where(left, log_weight, -jnp.inf), axis=1)
+        pick = jnp.argmax(jnp.where(left, log_p[rankers[r]] + gumbels[r], -jnp.inf))
+        pick = jnp.where(jnp.any(left), pick, jnp.argmax(unplaced))
+        share = jnp.where(jnp.any(left), jax.nn.softmax(jnp.where(left[pick], log_p[:, pick], 0.0)), 0.0)
+        return order.at[r].set(pick), shares.at[:, r].set(share), unplaced.at[pick].set(False)
+
+    start = (jnp.zeros(k, jnp.int32), jnp.zeros((n_rankers, k)), jnp.ones(v, bool))
+    order, shares, _ = lax.fori_loop(0, k, place, start)
+    return Shown(order, n_left(mask, k), None), shares

@@ -1,0 +1,94 @@
+"""Scoring functions f(x; θ). An ensemble is one module with a leading axis on every array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from perturank.core import Array, Key
+
+Scorer = Any  # any Equinox module that maps features [V, d] to scores [V]
+Start = Literal["zero", "centred"]
+
+
+class Linear(eqx.Module):
+    """f(x; θ) = xᵀθ."""
+
+    weight: Array
+
+    def __call__(self, features: Array) -> Array:
+        return features @ self.weight
+
+
+class Network(eqx.Module):
+    """f(x; θ) = scale · W_L φ(W_{L-1} … φ(W_1 x)), without biases; optionally plus a linear path.
+
+    The paper's scale is √m. The linear path (`shortcut`) is ours.
+    """
+
+    hidden: tuple[Array, ...]
+    output: Array
+    shortcut: Array | None
+    scale: float = eqx.field(static=True)
+
+    def __call__(self, features: Array) -> Array:
+        activity = features
+        for weight in self.hidden:
+            activity = jax.nn.relu(activity @ weight)
+        scores = self.scale * (activity @ self.output)
+        return scores if self.shortcut is None else scores + features @ self.shortcut
+
+
+def linear(n_features: int) -> Linear:
+    """Return the linear scorer that knows nothing: all scores are 0."""
+    return Linear(jnp.zeros(n_features))
+
+
+def network(n_features: int, widths: tuple[int, ...], key: Key, start: Start = "zero", shortcut: bool = False) -> Network:
+    """Return a network at θ₀.
+
+    `zero` starts the last layer at 0, so that f(x; θ₀) = 0 to the bit. `centred` draws it too and
+    scales f by √m as in the paper; whoever uses it subtracts f(x; θ₀) (see `ensemble_scores`).
+    """
+    keys = jax.random.split(key, len(widths) + 1)
+    inputs = (n_features, *widths)
+    hidden = tuple(
+        jax.random.normal(k, (n, m)) * math.sqrt(2 / (n if start == "zero" else m))
+        for k, n, m in zip(keys[:-1], inputs[:-1], widths, strict=True)
+    )
+    last = widths[-1]
+    drawn = jax.random.normal(keys[-1], (last,)) / math.sqrt(last)
+    path = jnp.zeros(n_features) if shortcut else None
+    if start == "zero":
+        return Network(hidden, jnp.zeros(last), path, 1.0)
+    return Network(hidden, drawn, path, math.sqrt(last))
+
+
+def ensemble(make: Callable[[Key], Scorer], n: int, key: Key) -> Scorer:
+    """Return n scorers as one module: every array gets a leading axis of length n."""
+    return eqx.filter_vmap(make)(jax.random.split(key, n))
+
+
+def ensemble_scores(scorers: Scorer, features: Array) -> Array:
+    """Return every scorer's scores; [V, d] -> [V, N]."""
+    return eqx.filter_vmap(lambda scorer: scorer(features), in_axes=eqx.if_array(0), out_axes=1)(scorers)
+
+
+def document_gradients(scorer: Scorer, features: Array) -> Array:
+    """Return g(x; θ), the gradient of each document's score in all parameters; [V, d] -> [V, p]."""
+
+    def one(row: Array) -> Array:
+        gradient = eqx.filter_grad(lambda s: s(row[None])[0])(scorer)
+        return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
+
+    return jax.vmap(one)(features)
+
+
+def n_parameters(scorer: Scorer) -> int:
+    """Return p, the number of parameters of one scorer."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(scorer, eqx.is_array)))

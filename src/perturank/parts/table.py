@@ -1,0 +1,88 @@
+"""A hash table inside a compiled program: 64-bit keys to dense slots, in order of first sight."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from perturank.core import Array
+
+EMPTY = -1
+
+
+class Table(eqx.Module):
+    """keys [C, 2] by slot, cells [4C] holding slots (open addressing, linear probing), and a count."""
+
+    keys: Array
+    cells: Array
+    n: Array
+
+    @classmethod
+    def empty(cls, capacity: int) -> Table:
+        return cls(
+            jnp.zeros((capacity, 2), jnp.uint32), jnp.full(_n_cells(capacity), EMPTY, jnp.int32), jnp.zeros((), jnp.int32)
+        )
+
+    @property
+    def capacity(self) -> int:
+        return self.keys.shape[0]
+
+    def grown(self, capacity: int) -> Table:
+        """Return the same table with room for more keys; slots keep their numbers."""
+        n = int(self.n)
+        bare = Table.empty(capacity)
+        keys = np.zeros((capacity, 2), np.uint32)
+        keys[:n] = np.asarray(self.keys)[:n]
+        cells = np.full(bare.cells.shape[0], EMPTY, np.int32)
+        for slot, cell in enumerate(np.asarray(_home(jnp.asarray(keys[:n]), cells.size))):
+            while cells[cell] != EMPTY:
+                cell = (cell + 1) % cells.size
+            cells[cell] = slot
+        return Table(jnp.asarray(keys), jnp.asarray(cells), self.n)
+
+    def find_or_insert(self, keys: Array, wanted: Array) -> tuple[Table, Array]:
+        """Return the table with these keys [q, 2] in it, and their slots [q]; unwanted ones get slot C.
+
+        All keys probe at once. A key that finds an empty cell claims it with its own number; where
+        two claim one cell the reread shows who won, and the loser goes on (or shares the slot, if
+        it is the same key).
+        """
+        rows = jnp.arange(keys.shape[0], dtype=jnp.int32)
+        n_cells = self.cells.shape[0]
+
+        def claimed_by(row: Array) -> Array:
+            return -2 - row
+
+        def probe(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            cells, cell, done = state
+            claims = ~done & (cells[cell] == EMPTY)
+            cells = cells.at[jnp.where(claims, cell, n_cells)].set(claimed_by(rows), mode="drop")
+            found = cells[cell]
+            known = jnp.where((found >= 0)[:, None], self.keys[found], keys[claimed_by(found)])
+            done = done | jnp.all(known == keys, axis=1)
+            return cells, jnp.where(done, cell, (cell + 1) % n_cells), done
+
+        cells, cell, _ = lax.while_loop(
+            lambda state: ~jnp.all(state[2]), probe, (self.cells, _home(keys, n_cells), ~wanted)
+        )
+        found = cells[cell]
+        first = wanted & (found == claimed_by(rows))
+        new_slot = self.n + jnp.cumsum(first, dtype=jnp.int32) - 1
+        slots = jnp.where(found >= 0, found, new_slot[claimed_by(found)])
+        slots = jnp.where(wanted, slots, self.capacity)
+        cells = cells.at[jnp.where(first, cell, n_cells)].set(slots, mode="drop")
+        stored = self.keys.at[jnp.where(first, slots, self.capacity)].set(keys, mode="drop")
+        return Table(stored, cells, self.n + jnp.sum(first, dtype=jnp.int32)), slots
+
+
+def _n_cells(capacity: int) -> int:
+    return 4 << (capacity - 1).bit_length()
+
+
+def _home(keys: Array, n_cells: int) -> Array:
+    """Return the first cell that each key tries."""
+    mixed = keys[:, 0] * jnp.uint32(0x9E3779B1) ^ (keys[:, 1] * jnp.uint32(0x85EBCA77) + jnp.uint32(0xC2B2AE3D))
+    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x2C1B3C6D)
+    return ((mixed ^ (mixed >> 13)) % jnp.uint32(n_cells)).astype(jnp.int32)

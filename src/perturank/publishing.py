@@ -1,0 +1,31 @@
+"""How a ranker file publishes its variants: a name, a line, default settings, and how to start one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from perturank.core import Key, Ranker
+from perturank.hyperparameters import Settings
+
+
+@dataclass(frozen=True)
+class Published:
+    """A ranker by name. `start(settings, n_features, key)` returns one that has learned nothing."""
+
+    name: str
+    summary: str
+    settings: Settings
+    start: Callable[[Any, int, Key], Any]
+
+    def makes(self, kind: type) -> bool:
+        """Return whether `start` is a method of this class."""
+        return getattr(self.start, "__self__", None) is kind
+
+    def make(self, n_features: int, key: Key | None = None, settings: Settings | None = None) -> Ranker:
+        """Return a new ranker for documents of n_features features."""
+        ranker: Ranker = self.start(settings or self.settings, n_features, jax.random.key(0) if key is None else key)
+        return ranker

@@ -1,0 +1,1 @@
+"""One file per algorithm; each publishes its variants by name in `PUBLISHED`."""

@@ -1,0 +1,96 @@
+"""ε-greedy lists with pairwise stochastic gradient descent (Hofmann, Whiteson and de Rijke, 2013)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from perturank.core import Array, Interaction, Key, Query, Ranking
+from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, PROBABILITY, WIDTHS, Settings, hyper
+from perturank.parts import ordering, preferences, scoring
+from perturank.publishing import Published
+
+
+@dataclass(frozen=True)
+class EpsilonGreedySettings(Settings):
+    """Hyper-parameters of ε-greedy."""
+
+    epsilon: float = hyper(0.1, "probability that a place is filled at random", "ε", PROBABILITY)
+    learning_rate: float = hyper(0.1, "size of a gradient step on the pairs of one list", "η", POSITIVE)
+    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+
+
+@dataclass(frozen=True)
+class NeuralEpsilonGreedySettings(EpsilonGreedySettings):
+    """Hyper-parameters of ε-greedy with a network."""
+
+    widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
+
+
+class EpsilonGreedy(eqx.Module):
+    """Shows the best list but for random places, and takes one logistic gradient step on each list's pairs."""
+
+    settings: EpsilonGreedySettings = eqx.field(static=True)
+    n_features: int = eqx.field(static=True)
+    theta: scoring.Scorer
+
+    @classmethod
+    def start(cls, settings: EpsilonGreedySettings, n_features: int, key: Key) -> EpsilonGreedy:
+        """Return a ranker whose scores are all 0: ties are broken at random."""
+        if isinstance(settings, NeuralEpsilonGreedySettings):
+            return cls(settings, n_features, scoring.network(n_features, settings.widths, key))
+        return cls(settings, n_features, scoring.linear(n_features))
+
+    @eqx.filter_jit
+    def score(self, query: Query) -> Array:
+        """Return the scores; [V]."""
+        return self.theta(query.features) + query.prior
+
+    @eqx.filter_jit
+    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
+        """Return the best list with each place random with probability ε."""
+        k = min(k, query.mask.shape[0])
+        return ordering.epsilon_greedy(self.score(query), query.mask, self.settings.epsilon, key, k).ranking(query.mask)
+
+    def uncertain(self, query: Query) -> None:
+        """ε-greedy has no notion of a certain order."""
+
+    def with_room(self, n_rounds: int, k: int) -> EpsilonGreedy:
+        """Return itself: it keeps no history."""
+        return self
+
+    @eqx.filter_jit
+    def learn(self, interaction: Interaction, key: Key) -> EpsilonGreedy:
+        """Return the ranker after one step down the logistic loss of the list's preferences."""
+        shown = interaction.shown
+        pairs = preferences.preferred(interaction.clicks, shown.mask, self.settings.examined_beyond)
+        trained, fixed = eqx.partition(self.theta, eqx.is_array)
+        scores, back = jax.vjp(lambda t: eqx.combine(t, fixed)(shown.features) + shown.prior, trained)
+        pull = pairs * jax.nn.sigmoid(scores[None, :] - scores[:, None])  # 1 - σ(f_ij) for i preferred over j
+        passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
+
+        def stepped(leaf: Any, gradient: Any) -> Any:
+            return leaf + self.settings.learning_rate * gradient
+
+        theta = eqx.combine(jax.tree.map(stepped, trained, back(passed)[0]), fixed)
+        return EpsilonGreedy(self.settings, self.n_features, theta)
+
+
+PUBLISHED = [
+    Published(
+        "epsilon-greedy-linear",
+        "best list with random places; pairwise gradient descent, linear",
+        EpsilonGreedySettings(),
+        EpsilonGreedy.start,
+    ),
+    Published(
+        "epsilon-greedy-neural",
+        "best list with random places; pairwise gradient descent, network",
+        NeuralEpsilonGreedySettings(),
+        EpsilonGreedy.start,
+    ),
+]

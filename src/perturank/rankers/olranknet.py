@@ -1,0 +1,180 @@
+"""olRankNet (Jia and Wang, 2022): PairRank with a network, its widths from the neural tangent kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import optax
+from jax import lax
+
+from perturank.core import Array, Interaction, Key, Query, Ranking
+from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
+from perturank.parts import certainty, fitting, ordering, scoring
+from perturank.parts.history import History
+from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
+from perturank.publishing import Published
+
+
+@dataclass(frozen=True)
+class OlRankNetSettings(Settings):
+    """Hyper-parameters of olRankNet."""
+
+    alpha: float | Literal["lemma"] = hyper(0.01, "width of the confidence interval, or lemma: α_t of the proof", "α", NOT_NEGATIVE)
+    l2: float = hyper(0.1, "strength of the pull towards the start, in the fit (mλ) and in A", "λ", POSITIVE)
+    covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
+    widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
+    start: scoring.Start = hyper("zero", "zero: last layer at 0; centred: the paper's √m-scaled network less its own start")
+    learning_rate: float = hyper(1e-3, "step size of Adam", "η", POSITIVE)
+    n_steps: int = hyper(1, "gradient steps a round", "J", AT_LEAST_ONE)
+    budget: int | None = hyper(256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE)
+    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+    pairs: PairSet = hyper("independent", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
+    inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
+    delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
+    noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
+
+
+class OlRankNet(eqx.Module):
+    """One network; an order is certain outside its confidence width in the space of gradients (lemma_CI)."""
+
+    settings: OlRankNetSettings = eqx.field(static=True)
+    theta: scoring.Scorer
+    theta_0: scoring.Scorer
+    optimiser: Any
+    covariance: Array  # full: A⁻¹ [p, p]; diagonal: the diagonal of A [p]
+    log_det: Array  # log det A / det λI
+    history: History
+
+    @classmethod
+    def start(cls, settings: OlRankNetSettings, n_features: int, key: Key) -> OlRankNet:
+        """Return a network at θ₀, whose scores are all 0."""
+        net = scoring.network(n_features, settings.widths, key, settings.start)
+        p = scoring.n_parameters(net)
+        theta = jax.tree.map(lambda leaf: leaf[None], net)
+        covariance = jnp.eye(p) / settings.l2 if settings.covariance == "full" else jnp.full(p, settings.l2)
+        optimiser = optax.adam(settings.learning_rate).init(eqx.filter(theta, eqx.is_array))
+        return cls(settings, theta, jax.tree.map(jnp.copy, theta), optimiser, covariance, jnp.zeros(()), History.empty(n_features))
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a document."""
+        return self.history.documents.shape[1]
+
+    def _network_scores(self, theta: scoring.Scorer, features: Array) -> Array:
+        scores = scoring.ensemble_scores(theta, features)
+        if self.settings.start == "centred":
+            scores = scores - scoring.ensemble_scores(self.theta_0, features)
+        return scores
+
+    @eqx.filter_jit
+    def score(self, query: Query) -> Array:
+        """Return the scores; [V]."""
+        return self._network_scores(self.theta, query.features)[:, 0] + query.prior
+
+    def _gradients(self, features: Array) -> Array:
+        """Return g(x; θ)/√m; [V, p]."""
+        net = jax.tree.map(lambda leaf: leaf[0], self.theta)
+        return scoring.document_gradients(net, features) / jnp.sqrt(self.settings.widths[-1])
+
+    def certain(self, query: Query) -> Array:
+        """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
+        g = self._gradients(query.features)
+        if self.settings.covariance == "full":
+            kernel = g @ self.covariance @ g.T
+        else:
+            kernel = certainty.kernel_diagonal(g, self.covariance)
+        return certainty.confident(self.score(query), self._alpha() * certainty.distances(kernel), query.mask)
+
+    def _alpha(self) -> Array:
+        s = self.settings
+        if s.alpha != "lemma":
+            return jnp.asarray(s.alpha)
+        return certainty.exploration_factor(self.log_det, scoring.n_parameters(self.theta), s.delta, s.noise_bound)
+
+    @eqx.filter_jit
+    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
+        """Return a list that follows the certain orders and explores the others."""
+        certain = self.certain(query)
+        before = jnp.sum(certain, axis=0, dtype=jnp.int32)
+        k = min(k, query.mask.shape[0])
+        return ordering.topological(before, lambda pick: certain[pick], query.mask, key, k).ranking(query.mask)
+
+    @eqx.filter_jit
+    def uncertain(self, query: Query) -> Array:
+        """Return the share of pairs inside their confidence width."""
+        return certainty.uncertain_share(self.certain(query), query.mask)
+
+    def with_room(self, n_rounds: int, k: int) -> OlRankNet:
+        """Return the same ranker with room for so many more rounds."""
+        history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
+        return eqx.tree_at(lambda r: r.history, self, history)
+
+    def learn(self, interaction: Interaction, key: Key) -> OlRankNet:
+        """Return the network after a few steps on all clicks so far (eq:loss), and its widths after these."""
+        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
+
+    @eqx.filter_jit
+    def _learn(self, interaction: Interaction, key: Key) -> OlRankNet:
+        s, shown = self.settings, interaction.shown
+        keys = jax.random.split(key, 3)
+        pairs = inferred(
+            interaction.clicks, shown.mask, keys[0], beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
+        )
+        history, slots = self.history.add(shown, pairs, keys[1])
+        news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
+        trained, fixed = eqx.partition(self.theta, eqx.is_array)
+
+        def step(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+            theta, optimiser = state
+            gradient = self._gradient(history, slots, eqx.combine(theta, fixed), jax.random.fold_in(keys[2], i))
+            updates, optimiser = optax.adam(s.learning_rate).update(gradient, optimiser)
+            return optax.apply_updates(theta, updates), optimiser
+
+        def fit() -> tuple[Any, Any]:
+            return lax.fori_loop(0, s.n_steps, step, (trained, self.optimiser))
+
+        theta, optimiser = lax.cond(jnp.any(news > 0), fit, lambda: (trained, self.optimiser))
+        g = self._gradients(shown.features)
+        new = jnp.sqrt(news)[:, None] * (g[pairs.winner] - g[pairs.loser])
+        covariance, log_det = self._widened(new)
+        return OlRankNet(s, eqx.combine(theta, fixed), self.theta_0, optimiser, covariance, log_det, history)
+
+    def _gradient(self, history: History, newest: Array, theta: scoring.Scorer, key: Key) -> Any:
+        """Return the gradient of eq:loss, or an unbiased estimate of it within the budget."""
+        s = self.settings
+        if s.budget is None:
+            targets = history.targets(0.0, 1, key)
+            gradient = fitting.full_gradient(history, theta, self._network_scores, targets, "cross-entropy")
+        else:
+            gradient = fitting.sampled_gradient(
+                history, newest, s.budget, theta, self._network_scores, 0.0, key, "cross-entropy"
+            )
+        arrays = eqx.filter((theta, self.theta_0), eqx.is_array)
+        return jax.tree.map(jnp.add, gradient, fitting.pull_to_start(*arrays, s.widths[-1] * s.l2, 0.0, key))
+
+    def _widened(self, new: Array) -> tuple[Array, Array]:
+        """Return the covariance with these gradient differences [q, p] in it, and its log-determinant."""
+        if self.settings.covariance == "diagonal":
+            diagonal = self.covariance + jnp.sum(new**2, axis=0)
+            return diagonal, jnp.sum(jnp.log(diagonal / self.settings.l2))
+        # Woodbury: (A + UᵀU)⁻¹ = A⁻¹ - A⁻¹Uᵀ (I + U A⁻¹ Uᵀ)⁻¹ U A⁻¹
+        through = new @ self.covariance
+        factor = jnp.linalg.cholesky(jnp.eye(new.shape[0]) + through @ new.T)
+        half = jsl.solve_triangular(factor, through, lower=True)
+        return self.covariance - half.T @ half, self.log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
+
+
+PUBLISHED = [
+    Published("olranknet", "olRankNet: network that explores inside its confidence widths", OlRankNetSettings(), OlRankNet.start),
+    Published(
+        "olranknet-diag",
+        "olRankNet with the diagonal of its covariance alone",
+        OlRankNetSettings(covariance="diagonal"),
+        OlRankNet.start,
+    ),
+]

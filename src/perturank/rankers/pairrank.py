@@ -1,0 +1,134 @@
+"""PairRank (Jia et al., 2021): a pairwise logistic ranker that explores inside its confidence widths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from perturank.core import Array, Interaction, Key, Query, Ranking
+from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, Settings, hyper
+from perturank.parts import certainty, fitting, ordering
+from perturank.parts.history import History
+from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
+from perturank.publishing import Published
+
+
+@dataclass(frozen=True)
+class PairRankSettings(Settings):
+    """Hyper-parameters of PairRank."""
+
+    alpha: float | Literal["lemma"] = hyper(0.01, "width of the confidence interval, or lemma: α_t of the proof", "α", NOT_NEGATIVE)
+    l2: float = hyper(10.0, "strength of the pull towards 0, in the fit and in A", "λ", POSITIVE)
+    objective: Literal["sum", "mean"] = hyper("sum", "sum of pair losses + λ/2‖θ‖² (the paper), or their mean + λ‖θ‖²")
+    covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
+    sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
+    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+    pairs: PairSet = hyper("independent", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
+    inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
+    delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
+    noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
+
+
+class PairRank(eqx.Module):
+    """Fits all preferences so far each round; an order is certain outside its confidence width."""
+
+    settings: PairRankSettings = eqx.field(static=True)
+    theta: Array  # [d, 1]: an ensemble of one, fitted like any other
+    gram: Array  # A - λI, [d, d]
+    history: History
+
+    @classmethod
+    def start(cls, settings: PairRankSettings, n_features: int, key: Key) -> PairRank:
+        """Return a ranker at 0; the key changes nothing."""
+        zero = jnp.zeros((n_features, 1))
+        return cls(settings, zero, jnp.zeros((n_features, n_features)), History.empty(n_features))
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a document."""
+        return self.history.documents.shape[1]
+
+    @eqx.filter_jit
+    def score(self, query: Query) -> Array:
+        """Return the scores; [V]."""
+        return (query.features @ self.theta)[:, 0] + query.prior
+
+    def certain(self, query: Query) -> Array:
+        """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
+        s = self.settings
+        covariance = self.gram + s.l2 * jnp.eye(self.n_features)
+        if s.covariance == "full":
+            kernel = certainty.kernel_full(query.features, covariance)
+        else:
+            kernel = certainty.kernel_diagonal(query.features, jnp.diagonal(covariance))
+        return certainty.confident(self.score(query), self._alpha(covariance) * certainty.distances(kernel), query.mask)
+
+    def _alpha(self, covariance: Array) -> Array:
+        s = self.settings
+        if s.alpha != "lemma":
+            return jnp.asarray(s.alpha)
+        if s.covariance == "full":
+            log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(covariance / s.l2))))
+        else:
+            log_det = jnp.sum(jnp.log(jnp.diagonal(covariance) / s.l2))
+        return certainty.exploration_factor(log_det, self.n_features, s.delta, s.noise_bound)
+
+    @eqx.filter_jit
+    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
+        """Return a list that follows the certain orders and explores the others."""
+        k, certain = min(k, query.mask.shape[0]), self.certain(query)
+        if self.settings.sort == "blocks":
+            certain = certainty.closure(certain)
+            return ordering.blocks(self.score(query), certain, query.mask, key, k).ranking(query.mask)
+        before = jnp.sum(certain, axis=0, dtype=jnp.int32)
+        return ordering.topological(before, lambda pick: certain[pick], query.mask, key, k).ranking(query.mask)
+
+    @eqx.filter_jit
+    def uncertain(self, query: Query) -> Array:
+        """Return the share of pairs inside their confidence width."""
+        return certainty.uncertain_share(self.certain(query), query.mask)
+
+    def with_room(self, n_rounds: int, k: int) -> PairRank:
+        """Return the same ranker with room for so many more rounds."""
+        history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
+        return eqx.tree_at(lambda r: r.history, self, history)
+
+    def learn(self, interaction: Interaction, key: Key) -> PairRank:
+        """Return the ranker refitted to all clicks so far (eq:loss)."""
+        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
+
+    @eqx.filter_jit
+    def _learn(self, interaction: Interaction, key: Key) -> PairRank:
+        s, shown = self.settings, interaction.shown
+        pairs = inferred(
+            interaction.clicks, shown.mask, key, beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
+        )
+        history, slots = self.history.add(shown, pairs, key)
+        news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
+        x = shown.features[pairs.winner] - shown.features[pairs.loser]
+        gram = self.gram + (x * news[:, None]).T @ x
+        l2 = jnp.asarray(s.l2) if s.objective == "sum" else 2 * s.l2 * jnp.sum(history.weight)
+
+        def fit() -> Array:
+            targets = history.targets(0.0, 1, key)
+            pull = jnp.zeros_like(self.theta)
+            return fitting.newton(history, self.theta, targets, l2, pull, gram, "cross-entropy")
+
+        theta = lax.cond(jnp.any(news > 0), fit, lambda: self.theta)
+        return PairRank(s, theta, gram, history)
+
+
+PUBLISHED = [
+    Published("pairrank", "PairRank: logistic ranker that explores inside its confidence widths", PairRankSettings(), PairRank.start),
+    Published(
+        "pairrank-diag",
+        "PairRank with the diagonal of its covariance alone",
+        PairRankSettings(covariance="diagonal"),
+        PairRank.start,
+    ),
+]

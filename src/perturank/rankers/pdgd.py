@@ -1,0 +1,109 @@
+"""PDGD, pairwise differentiable gradient descent (Oosterhuis and de Rijke, 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from perturank.core import Array, Interaction, Key, Query, Ranking
+from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
+from perturank.parts import ordering, preferences, scoring
+from perturank.publishing import Published
+
+
+@dataclass(frozen=True)
+class PDGDSettings(Settings):
+    """Hyper-parameters of PDGD."""
+
+    learning_rate: float = hyper(0.1, "size of a gradient step", "η", POSITIVE)
+    decay: float = hyper(0.999977, "factor on the step size after every update", "", SHARE)
+    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+
+
+@dataclass(frozen=True)
+class NeuralPDGDSettings(PDGDSettings):
+    """Hyper-parameters of PDGD with a network."""
+
+    widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
+
+
+class PDGD(eqx.Module):
+    """A Plackett–Luce ranker that ascends an unbiased estimate of the preference gradient."""
+
+    settings: PDGDSettings = eqx.field(static=True)
+    n_features: int = eqx.field(static=True)
+    theta: scoring.Scorer
+    rate: Array
+
+    @classmethod
+    def start(cls, settings: PDGDSettings, n_features: int, key: Key) -> PDGD:
+        """Return a ranker whose scores are all 0: its lists are uniformly random."""
+        theta = scoring.linear(n_features)
+        if isinstance(settings, NeuralPDGDSettings):
+            theta = scoring.network(n_features, settings.widths, key)
+        return cls(settings, n_features, theta, jnp.asarray(settings.learning_rate))
+
+    @eqx.filter_jit
+    def score(self, query: Query) -> Array:
+        """Return the scores; [V]."""
+        return self.theta(query.features) + query.prior
+
+    @eqx.filter_jit
+    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
+        """Return a list drawn from the Plackett–Luce model of the scores."""
+        scores = self.score(query)
+        shown, log_left = ordering.plackett_luce(scores, query.mask, key, min(k, query.mask.shape[0]))
+        return shown.ranking(query.mask, (scores[shown.order], log_left))
+
+    def uncertain(self, query: Query) -> None:
+        """PDGD has no notion of a certain order."""
+
+    def with_room(self, n_rounds: int, k: int) -> PDGD:
+        """Return itself: it keeps no history."""
+        return self
+
+    @eqx.filter_jit
+    def learn(self, interaction: Interaction, key: Key) -> PDGD:
+        """Return the ranker after one debiased gradient step for every inferred preference."""
+        scores, log_left = interaction.memo
+        pairs = preferences.preferred(interaction.clicks, interaction.shown.mask, self.settings.examined_beyond)
+        p = jax.nn.sigmoid(scores[:, None] - scores[None, :])
+        pull = pairs * reversal(scores, log_left) * p * (1 - p)
+        passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
+        trained, fixed = eqx.partition(self.theta, eqx.is_array)
+        _, back = jax.vjp(lambda t: eqx.combine(t, fixed)(interaction.shown.features), trained)
+
+        def stepped(leaf: Any, gradient: Any) -> Any:
+            return leaf + self.rate * gradient
+
+        theta = eqx.combine(jax.tree.map(stepped, trained, back(passed)[0]), fixed)
+        rate = jnp.where(jnp.any(pairs), self.rate * self.settings.decay, self.rate)
+        return PDGD(self.settings, self.n_features, theta, rate)
+
+
+def reversal(scores: Array, log_left: Array) -> Array:
+    """Return ρ[i, j] = P(R*) / (P(R) + P(R*)), R* being the list with places i and j exchanged; [k] -> [k, k].
+
+    Exchanging a and b changes the normalisers of the places after a up to b, and nothing else:
+    there the document of place a is left instead of that of place b.
+    """
+    k = scores.shape[0]
+    top = jnp.max(log_left)
+    left, own = jnp.exp(log_left - top), jnp.exp(scores - top)
+    places = jnp.arange(k)
+    upper, lower = jnp.minimum(places[:, None], places[None, :]), jnp.maximum(places[:, None], places[None, :])
+    exchanged = jnp.maximum(left + (own[upper] - own[lower])[:, :, None], own[upper][:, :, None])
+    between = (places > upper[:, :, None]) & (places <= lower[:, :, None])
+    ratio = jnp.where(between, left / jnp.maximum(exchanged, 1e-38), 1.0)
+    p_exchanged = jnp.prod(ratio, axis=-1)  # P(R*) / P(R)
+    return p_exchanged / (1 + p_exchanged)
+
+
+PUBLISHED = [
+    Published("pdgd-linear", "PDGD with a linear ranker: Plackett–Luce lists, debiased pairwise gradient", PDGDSettings(), PDGD.start),
+    Published("pdgd-neural", "PDGD with a network", NeuralPDGDSettings(), PDGD.start),
+]

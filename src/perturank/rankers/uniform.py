@@ -1,0 +1,55 @@
+"""Random lists: the floor under every comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from perturank.core import Array, Interaction, Key, Query, Ranking
+from perturank.hyperparameters import Settings
+from perturank.parts import ordering
+from perturank.publishing import Published
+
+
+@dataclass(frozen=True)
+class RandomSettings(Settings):
+    """Nothing to set."""
+
+
+class Random(eqx.Module):
+    """Shows uniformly random lists and learns nothing; with a prior it scores by the prior alone."""
+
+    settings: RandomSettings = eqx.field(static=True)
+    n_features: int = eqx.field(static=True)
+
+    @classmethod
+    def start(cls, settings: RandomSettings, n_features: int, key: Key) -> Random:
+        """Return the ranker; the key changes nothing."""
+        return cls(settings, n_features)
+
+    @eqx.filter_jit
+    def score(self, query: Query) -> Array:
+        """Return the prior: no document is known to be better; [V]."""
+        return query.prior
+
+    @eqx.filter_jit
+    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
+        """Return a uniformly random list."""
+        flat = jnp.zeros(query.mask.shape[0])
+        return ordering.plackett_luce(flat, query.mask, key, min(k, query.mask.shape[0]))[0].ranking(query.mask)
+
+    def uncertain(self, query: Query) -> None:
+        """No order is ever known, so none is measured."""
+
+    def with_room(self, n_rounds: int, k: int) -> Random:
+        """Return itself: it keeps no history."""
+        return self
+
+    def learn(self, interaction: Interaction, key: Key) -> Random:
+        """Return itself."""
+        return self
+
+
+PUBLISHED = [Published("random", "uniformly random lists; learns nothing", RandomSettings(), Random.start)]

@@ -1,0 +1,117 @@
+"""A run's outcome, and its state on disk while it is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perturank import metrics, storage
+from perturank.core import Ranker
+from perturank.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is known after so many rounds; cumulative_ndcg and regret are sums over all rounds so far."""
+
+    round: int
+    ndcg: float
+    cumulative_ndcg: float
+    regret: float
+    uncertain: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished simulation; `seconds` are of rank, click and learn: compilation and evaluation apart."""
+
+    seed: int
+    rounds: int
+    checkpoints: tuple[Checkpoint, ...]
+    seconds: float
+    ndcgs: np.ndarray = field(repr=False)
+    ranker: Ranker = field(repr=False)
+
+    @property
+    def rounds_per_second(self) -> float:
+        """Rounds of rank, click and learn in a second."""
+        return self.rounds / self.seconds if self.seconds > 0 else float("nan")
+
+    def as_dict(self, top: int = 10) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        rows = [{(f"ndcg@{top}" if k == "ndcg" else k): v for k, v in asdict(c).items()} for c in self.checkpoints]
+        return {
+            "seed": self.seed,
+            "rounds": self.rounds,
+            "checkpoints": rows,
+            "rounds_per_second": self.rounds_per_second,
+        }
+
+
+@dataclass
+class Progress:
+    """A simulation under way: the ranker, and what has been seen of it."""
+
+    identity: Mapping[str, Any]
+    ranker: Ranker
+    ndcgs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    regret: float = 0.0
+    seconds: float = 0.0
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+
+    @property
+    def round(self) -> int:
+        """The number of rounds done."""
+        return len(self.ndcgs)
+
+    def advance(self, ranker: Ranker, ndcgs: np.ndarray, regrets: np.ndarray, seconds: float) -> None:
+        """Take in a chunk of rounds."""
+        self.ranker = ranker
+        self.ndcgs = np.concatenate([self.ndcgs, ndcgs])
+        self.regret += float(np.sum(regrets, dtype=np.float64))
+        self.seconds += seconds
+
+    def record(self, ndcg: float, uncertain: float | None) -> None:
+        """Take in an evaluation of the ranker as it is now."""
+        cumulative = float(metrics.cumulative_ndcg(self.ndcgs)[-1])
+        self.checkpoints.append(Checkpoint(self.round, ndcg, cumulative, self.regret, uncertain, self.seconds))
+
+    def run(self, seed: int, rounds: int) -> Run:
+        """Return the finished run."""
+        return Run(seed, rounds, tuple(self.checkpoints), self.seconds, self.ndcgs, self.ranker)
+
+    def save(self, path: Path) -> None:
+        """Write everything needed to go on; the file appears whole or not at all."""
+        header = {
+            **storage.header_of(self.ranker),
+            "identity": dict(self.identity),
+            "regret": self.regret,
+            "seconds": self.seconds,
+            "checkpoints": [asdict(c) for c in self.checkpoints],
+        }
+        storage.write(path, {"ndcgs": self.ndcgs, **storage.arrays_of(self.ranker)}, header)
+
+    @classmethod
+    def opened(cls, path: Path | None, identity: Mapping[str, Any], start: Ranker) -> Progress:
+        """Return the state saved at this path, or a fresh start where there is none.
+
+        A file of another run is refused: going on from it would mix two experiments.
+        """
+        if path is None or not path.exists():
+            return cls(identity, start)
+        arrays, header = storage.read(path)
+        theirs = header.get("identity") or {}
+        for name, value in identity.items():
+            if theirs.get(name) != value:
+                raise BadInput(
+                    f"{path} is of another run: its {name} is {theirs.get(name)!r}, not {value!r}",
+                    "name another checkpoint file, or delete this one",
+                )
+        ranker = storage.restored(arrays, header, path)
+        checkpoints = [Checkpoint(**row) for row in header["checkpoints"]]
+        return cls(identity, ranker, arrays["ndcgs"], header["regret"], header["seconds"], checkpoints)

@@ -1,0 +1,258 @@
+"""The compiled loop: query → ranker.rank → user.click → ranker.learn, with metrics looking on.
+
+One integer decides everything: each concern (queries, users, lists, noise, start) has its own stream
+of keys, folded with the round, so that changing the ranker never changes the users, and a run that
+was interrupted goes on with the same bits. Rounds run in chunks; a chunk's length changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from perturank import metrics
+from perturank.catalogue import published
+from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking
+from perturank.datasets import Dataset, Fold
+from perturank.errors import BadInput
+from perturank.evaluation import Doubts, Exam
+from perturank.hyperparameters import Settings
+from perturank.runs import Progress, Run
+
+LONGEST_CHUNK = 1000
+SECONDS_PER_CHUNK = 0.5
+MOST_BUCKETS = 4
+WORTH_A_BUCKET = 1.4  # each bucket is compiled: the next one must be so many times longer
+ROWS_TO_A_SHELF = 4096
+QUERIES_TO_A_SHELF = 256
+LEAST_ROOM = 400  # rounds; growing a history compiles the loop again
+QUERIES, USERS, LISTS, LEARNING, START = range(5)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a run."""
+
+    ranker: str
+    settings: Settings
+    user: ClickModel
+    fold: Fold
+    rounds: int
+    seed: int = 1
+    evaluate_at: tuple[int, ...] = ()
+    top: int = 10
+    evaluate_on: str = "test"
+
+    def __post_init__(self) -> None:
+        for name, least in (("rounds", 1), ("top", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise BadInput(f"{name} is {getattr(self, name)}", f"it must be {least} or more")
+        if any(t < 1 or t > self.rounds for t in self.evaluate_at):
+            raise BadInput(f"evaluate_at is {','.join(map(str, self.evaluate_at))}", f"rounds go from 1 to {self.rounds}")
+        if self.evaluate_on not in ("test", "validation"):
+            raise BadInput(f"evaluate_on is {self.evaluate_on!r}", "it must be 'test' or 'validation'")
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """The rounds after which the ranker is evaluated: those asked for and the last."""
+        return tuple(sorted({*self.evaluate_at, self.rounds}))
+
+
+class Shelf(eqx.Module):
+    """A data set on the device: flat rows, padded at the end so that every slice of a bucket fits."""
+
+    features: Array
+    grades: Array
+    starts: Array
+    lengths: Array
+    buckets: Array
+    ideals: Array
+    n_queries: Array
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, data: Dataset, top: int) -> Shelf:
+        """Return the data set with its queries sorted into at most four sizes.
+
+        Rows and queries are padded to round numbers, so that the folds of a collection share one
+        compiled program.
+        """
+        lengths = np.asarray(data.lengths)
+        sizes = bucket_sizes(lengths, top)
+        n_rows = _rounded(data.n_documents + sizes[-1], ROWS_TO_A_SHELF)
+        n_queries = _rounded(data.n_queries, QUERIES_TO_A_SHELF)
+        ideals = metrics.ideal_dcgs(np.asarray(data.labels), np.asarray(data.offsets), top)
+        return cls(
+            _padded(np.asarray(data.features, np.float32), n_rows),
+            _padded(np.asarray(data.labels, np.int32), n_rows),
+            _padded(np.asarray(data.offsets[:-1], np.int32), n_queries),
+            _padded(lengths.astype(np.int32), n_queries),
+            _padded(np.searchsorted(sizes, lengths).astype(np.int32), n_queries),
+            _padded(ideals.astype(np.float32), n_queries),
+            jnp.asarray(data.n_queries),
+            sizes,
+        )
+
+    def query(self, q: Array, size: int) -> tuple[Query, Array]:
+        """Return query q in a bucket of this size, and its grades [size]."""
+        start = self.starts[q]
+        mask = jnp.arange(size) < self.lengths[q]
+        rows = (start + jnp.arange(size)).astype(jnp.uint32)
+        ids = jnp.stack([rows, jnp.zeros_like(rows)], axis=1)
+        features = lax.dynamic_slice_in_dim(self.features, start, size)
+        return Query(features, mask, ids, jnp.zeros(size)), lax.dynamic_slice_in_dim(self.grades, start, size)
+
+
+def bucket_sizes(lengths: np.ndarray, top: int) -> tuple[int, ...]:
+    """Return the lengths to which queries are padded: rounded quartiles, without those that save little."""
+    cuts = np.quantile(lengths, np.linspace(0, 1, MOST_BUCKETS + 1)[1:], method="higher")
+    steps = sorted(m << e for m in (2, 3) for e in range(3, 24))  # 16, 24, 32, 48, 64, …
+    sizes = [next(step for step in steps if step >= max(cut, top)) for cut in cuts]
+    kept = [sizes[-1]]
+    for size in reversed(sizes[:-1]):
+        if kept[0] >= WORTH_A_BUCKET * size:
+            kept.insert(0, size)
+    return tuple(kept)
+
+
+def _rounded(n: int, to: int) -> int:
+    return -(-n // to) * to
+
+
+def _padded(array: np.ndarray, n: int) -> Array:
+    return jnp.asarray(np.pad(array, ((0, n - len(array)), *((0, 0),) * (array.ndim - 1))))
+
+
+class World(eqx.Module):
+    """What a chunk of rounds reads and never changes."""
+
+    shelf: Shelf
+    user: ClickModel
+    keys: Array
+    top: int = eqx.field(static=True)
+
+
+def streams(seed: int) -> Key:
+    """Return one key per concern: queries, users, lists, learning, start; [5]."""
+    return jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(5))
+
+
+def shown_list(world: World, ranker: Ranker, t: Array) -> tuple[Query, Ranking, Array, Array, Array]:
+    """Return the shown documents of round t, their ranking, grades, ideal DCG, and the list's mis-ordered pairs."""
+    shelf = world.shelf
+    q = jax.random.randint(jax.random.fold_in(world.keys[QUERIES], t), (), 0, shelf.n_queries)
+    key = jax.random.fold_in(world.keys[LISTS], t)
+
+    def in_bucket(size: int) -> Callable[[], tuple[Query, Ranking, Array, Array]]:
+        def branch() -> tuple[Query, Ranking, Array, Array]:
+            query, grades = shelf.query(q, size)
+            ranking = ranker.rank(query, key, world.top)
+            shown = query.take(ranking.order)
+            regret = metrics.misordered_shown(
+                ranking.order, shown.mask, grades, ranker.score(query), query.mask
+            )
+            return shown, ranking, grades[ranking.order], jnp.asarray(regret, jnp.float32)
+
+        return branch
+
+    shown, ranking, grades, regret = lax.switch(shelf.buckets[q], [in_bucket(size) for size in shelf.sizes])
+    return shown, ranking, grades, shelf.ideals[q], regret
+
+
+@eqx.filter_jit(donate="all-except-first")
+def chunk(world: World, ranker: Ranker, ndcgs: Array, regrets: Array, start: Array, n: Array) -> tuple[Ranker, Array, Array]:
+    """Return the ranker after rounds start + 1 … start + n, with each round's NDCG and mis-ordered pairs."""
+    dynamic, static = eqx.partition(ranker, eqx.is_array)
+
+    def one(i: Array, state: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+        arrays, ndcgs, regrets = state
+        ranker = eqx.combine(arrays, static)
+        t = start + i + 1
+        shown, ranking, grades, ideal, regret = shown_list(world, ranker, t)
+        clicks = world.user.click(grades, shown.mask, jax.random.fold_in(world.keys[USERS], t))
+        interaction = Interaction(shown, clicks, ranking.memo)
+        ranker = ranker.learn(interaction, jax.random.fold_in(world.keys[LEARNING], t))
+        ndcgs = ndcgs.at[i].set(metrics.ndcg(grades, shown.mask, ideal))
+        return eqx.filter(ranker, eqx.is_array), ndcgs, regrets.at[i].set(regret)
+
+    arrays, ndcgs, regrets = lax.fori_loop(0, n, one, (dynamic, ndcgs, regrets))
+    return eqx.combine(arrays, static), ndcgs, regrets
+
+
+def simulate(
+    plan: Plan,
+    *,
+    on_progress: Callable[[int], None] | None = None,
+    checkpoint: Path | None = None,
+    longest_chunk: int = LONGEST_CHUNK,
+) -> Run:
+    """Return the run of this plan; with a checkpoint file it goes on where an earlier call stopped."""
+    plan.user.check(plan.fold.train.labels)
+    keys = streams(plan.seed)
+    start = published(plan.ranker).make(plan.fold.n_features, keys[START], plan.settings)
+    progress = Progress.opened(checkpoint, identity(plan), start)
+    world = World(Shelf.of(plan.fold.train, plan.top), plan.user, keys, plan.top)
+    exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(plan.fold.train)
+    n_next = min(longest_chunk, 50)
+    compiled: set[Any] = set()
+    while progress.round < plan.rounds:
+        stop = next(t for t in plan.stops if t > progress.round)
+        n = min(stop - progress.round, n_next)
+        ranker = progress.ranker.with_room(max(n, LEAST_ROOM), plan.top)
+        shapes = tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
+        if shapes not in compiled:  # an empty chunk compiles and changes nothing
+            ranker = rounds_done(world, ranker, progress.round, 0)[0]
+            compiled.add(shapes)
+        began = time.perf_counter()
+        ranker, ndcgs, regrets = rounds_done(world, ranker, progress.round, n)
+        seconds = time.perf_counter() - began
+        progress.advance(ranker, ndcgs, regrets, seconds)
+        n_next = max(1, min(longest_chunk, 4 * n_next, int(n * SECONDS_PER_CHUNK / seconds) + 1))
+        if progress.round == stop:
+            progress.record(exam.ndcg(ranker, plan.top), doubts.share(ranker))
+        if checkpoint is not None:
+            progress.save(checkpoint)
+        if on_progress is not None:
+            on_progress(n)
+    return progress.run(plan.seed, plan.rounds)
+
+
+def rounds_done(world: World, ranker: Ranker, start: int, n: int) -> tuple[Ranker, np.ndarray, np.ndarray]:
+    """Return the ranker after n more rounds, and each round's NDCG and mis-ordered pairs; the old ranker is used up."""
+    blank = jnp.zeros(LONGEST_CHUNK)
+    ranker, ndcgs, regrets = jax.block_until_ready(
+        chunk(world, ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n))
+    )
+    return ranker, np.asarray(ndcgs)[:n], np.asarray(regrets)[:n]
+
+
+def identity(plan: Plan) -> dict[str, Any]:
+    """Return what a run must share with a checkpoint to go on from it: all of the plan but its length."""
+    data = plan.fold.train
+    return {
+        "ranker": plan.ranker,
+        "settings": plan.settings.as_dict(),
+        "clicks": plan.user.spec,
+        "data": f"{plan.fold.name} fold {plan.fold.fold}: {fingerprint(data)}",
+        "seed": plan.seed,
+        "top": plan.top,
+        "evaluate_on": plan.evaluate_on,
+    }
+
+
+def fingerprint(data: Dataset) -> str:
+    """Return a short digest of the data set's content."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in (data.features, data.labels, data.offsets):
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()

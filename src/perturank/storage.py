@@ -1,0 +1,104 @@
+"""Rankers as files: one safetensors file, arrays by name and a JSON header. Never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from perturank.__about__ import __version__
+from perturank.catalogue import published, rankers
+from perturank.core import Ranker
+from perturank.errors import BadInput
+
+FORMAT = 1
+
+
+def save(ranker: Ranker, path: str | Path) -> None:
+    """Write the ranker, settings and history included, to one file; it appears whole or not at all."""
+    write(path, arrays_of(ranker), header_of(ranker))
+
+
+def load(path: str | Path) -> Ranker:
+    """Return the ranker that was saved here."""
+    arrays, header = read(path)
+    return restored(arrays, header, path)
+
+
+def header_of(ranker: Any) -> dict[str, Any]:
+    """Return what is needed, beside the arrays, to make the ranker again."""
+    names = [p.name for p in rankers().values() if type(p.settings) is type(ranker.settings) and p.makes(type(ranker))]
+    if not names:
+        raise BadInput(f"{type(ranker).__name__} is not in the catalogue", "publish it in its file to save it")
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "ranker": names[0],
+        "n_features": ranker.n_features,
+        "settings": ranker.settings.as_dict(),
+    }
+
+
+def arrays_of(ranker: Any) -> dict[str, np.ndarray]:
+    """Return the ranker's arrays by their path inside it."""
+    leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(ranker, eqx.is_array))[0]
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: str | Path) -> Ranker:
+    """Return the ranker with these arrays and header."""
+    entry = published(header["ranker"])
+    blank = entry.make(int(header["n_features"]), settings=entry.settings.changed(**header["settings"]))
+    dynamic, static = eqx.partition(blank, eqx.is_array)
+    leaves, shape = jax.tree_util.tree_flatten_with_path(dynamic)
+    missing = [name for name in (jax.tree_util.keystr(p) for p, _ in leaves) if name not in arrays]
+    if missing:
+        raise BadInput(f"{path} lacks the array {missing[0]}", "it was written by another version; learn it again")
+    loaded = [jnp.asarray(arrays[jax.tree_util.keystr(p)]) for p, _ in leaves]
+    ranker: Ranker = eqx.combine(jax.tree_util.tree_unflatten(shape, loaded), static)
+    return ranker
+
+
+def write(path: str | Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
+    """Write arrays and header beside the path and rename, so that a reader never sees half a file."""
+    target = Path(path)
+    content = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"perturank": json.dumps(header)})
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as beside:
+            try:
+                beside.write(content)
+                beside.flush()
+                os.fsync(beside.fileno())
+                os.replace(beside.name, target)
+            except BaseException:
+                os.unlink(beside.name)
+                raise
+    except OSError as error:
+        raise BadInput(f"cannot write {target}: {error.strerror}", "choose a folder that exists and is writable") from None
+
+
+def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays and the header of a file written here."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("perturank", "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except FileNotFoundError:
+        raise BadInput(f"{path} does not exist", "check the path") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadInput(f"{path} is damaged or not a safetensors file ({error})", "use another copy of it") from None
+    if header is None:
+        raise BadInput(f"{path} was not written by perturank", "save a ranker with perturank.save")
+    if header.get("format") != FORMAT:
+        raise BadInput(f"{path} has format {header.get('format')}", f"this version reads format {FORMAT}; upgrade perturank")
+    return arrays, header

@@ -1,0 +1,1 @@
+"""The paper's formulas in plain NumPy: naive, slow, written from the paper and from no implementation."""
