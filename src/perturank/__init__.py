@@ -1,13 +1,38 @@
 """perturank: online learning to rank that knows which of its orders are certain."""
 
-from perturank import threads
+from __future__ import annotations
 
-threads.pin()
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from perturank.__about__ import __version__  # noqa: E402 (threads are pinned before JAX is imported)
-from perturank.catalogue import make  # noqa: E402
-from perturank.core import Interaction, Query, Ranker, Ranking  # noqa: E402
-from perturank.errors import BadInput  # noqa: E402
-from perturank.storage import load, save  # noqa: E402
+from perturank import machine
+from perturank.__about__ import __version__
+from perturank.errors import BadInput
 
-__all__ = ["BadInput", "Interaction", "Query", "Ranker", "Ranking", "__version__", "load", "make", "save"]
+if TYPE_CHECKING:
+    from perturank.catalogue import make
+    from perturank.core import Interaction, Query, Ranker, Ranking
+    from perturank.datasets import Dataset
+    from perturank.storage import load, save
+
+__all__ = ["BadInput", "Dataset", "Interaction", "Query", "Ranker", "Ranking", "__version__", "load", "make", "save"]
+
+machine.pin_threads()
+
+# Imported when first used: JAX takes a second to load, and `perturank --help` does not need it.
+_HOMES = {
+    "make": "catalogue",
+    "Interaction": "core",
+    "Query": "core",
+    "Ranker": "core",
+    "Ranking": "core",
+    "Dataset": "datasets",
+    "load": "storage",
+    "save": "storage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"perturank.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'perturank' has no attribute {name!r}")

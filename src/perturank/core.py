@@ -145,6 +145,13 @@ class Ranker(Protocol):
 class ClickModel(Protocol):
     """A simulated user: sees grades, never features."""
 
+    @property
+    def spec(self) -> str:
+        """The user in one line, from which it can be made again."""
+
+    def check(self, grades: ArrayLike) -> None:
+        """Refuse grades that the user does not know."""
+
     def click(self, grades: Array, mask: Array, key: Key) -> Array:
         """Return the clicks on a list of grades [k], top first; masked places get none; [k]."""
 

@@ -11,6 +11,7 @@ from perturank.errors import BadInput
 try:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 except ImportError:
     raise BadInput("figures need matplotlib", "pip install 'perturank[figures]'") from None
 
@@ -26,8 +27,8 @@ def ranked(names: Sequence[str], measures: Mapping[str, Sequence[float]], *, tit
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for panel, (measure, values) in zip(panels, measures.items(), strict=True):
         _bars(panel, names, values, measure)
-    figure.suptitle(title, x=0.01, ha="left", color=INK, fontweight="bold")
-    _legend(panels[-1], names)
+    figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold")
+    _legend(figure, names)
     written = path.with_suffix(".part")
     figure.savefig(written, format="png", dpi=150)
     os.replace(written, path)
@@ -47,19 +48,19 @@ def kind(name: str) -> str:
 def _bars(panel: Axes, names: Sequence[str], values: Sequence[float], measure: str) -> None:
     places = range(len(names), 0, -1)
     panel.barh(list(places), list(values), height=0.7, color=[COLOURS[kind(name)] for name in names])
-    room = 0.01 * max(values)
+    room, digits = 0.01 * max(values), 3 if max(values) <= 1 else 1
     for place, value in zip(places, values, strict=True):
-        panel.text(value + room, place, f"{value:.3g}", va="center", fontsize=8, color=INK)
+        panel.text(value + room, place, f"{value:.{digits}f}", va="center", fontsize=8, color=INK)
     panel.set_title(measure, loc="left", fontsize=9, color=INK)
     panel.set_xlim(0, 1.12 * max(values))
+    panel.set_ylim(0.4, len(names) + 0.6)
     panel.set_yticks(list(places), list(names), fontsize=9)
     panel.tick_params(length=0, labelcolor=INK)
     panel.set_xticks([])
     panel.spines[["top", "right", "bottom"]].set_visible(False)
 
 
-def _legend(panel: Axes, names: Sequence[str]) -> None:
+def _legend(figure: Figure, names: Sequence[str]) -> None:
     present = [word for word in COLOURS if word in map(kind, names)]
-    for word in present:
-        panel.barh([], [], color=COLOURS[word], label=word)
-    panel.figure.legend(loc="upper right", ncols=len(present), frameon=False, fontsize=9)
+    patches = [Patch(color=COLOURS[word], label=word) for word in present]
+    figure.legend(handles=patches, loc="upper right", ncols=len(present), frameon=False, fontsize=9, labelcolor=INK)

@@ -123,7 +123,9 @@ def _described(hint: Any) -> str:
         elif typing.get_origin(kind) is tuple:
             words.append("whole numbers like 100,100")
         else:
-            words.append({int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "none"))
+            words.append(
+                {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "none")
+            )
     return " or ".join(words)
 
 

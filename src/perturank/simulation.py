@@ -58,7 +58,9 @@ class Plan:
             if getattr(self, name) < least:
                 raise BadInput(f"{name} is {getattr(self, name)}", f"it must be {least} or more")
         if any(t < 1 or t > self.rounds for t in self.evaluate_at):
-            raise BadInput(f"evaluate_at is {','.join(map(str, self.evaluate_at))}", f"rounds go from 1 to {self.rounds}")
+            raise BadInput(
+                f"evaluate_at is {','.join(map(str, self.evaluate_at))}", f"rounds go from 1 to {self.rounds}"
+            )
         if self.evaluate_on not in ("test", "validation"):
             raise BadInput(f"evaluate_on is {self.evaluate_on!r}", "it must be 'test' or 'validation'")
 
@@ -158,9 +160,7 @@ def shown_list(world: World, ranker: Ranker, t: Array) -> tuple[Query, Ranking, 
             query, grades = shelf.query(q, size)
             ranking = ranker.rank(query, key, world.top)
             shown = query.take(ranking.order)
-            regret = metrics.misordered_shown(
-                ranking.order, shown.mask, grades, ranker.score(query), query.mask
-            )
+            regret = metrics.misordered_shown(ranking.order, shown.mask, grades, ranker.score(query), query.mask)
             return shown, ranking, grades[ranking.order], jnp.asarray(regret, jnp.float32)
 
         return branch
@@ -170,7 +170,9 @@ def shown_list(world: World, ranker: Ranker, t: Array) -> tuple[Query, Ranking, 
 
 
 @eqx.filter_jit(donate="all-except-first")
-def chunk(world: World, ranker: Ranker, ndcgs: Array, regrets: Array, start: Array, n: Array) -> tuple[Ranker, Array, Array]:
+def chunk(
+    world: World, ranker: Ranker, ndcgs: Array, regrets: Array, start: Array, n: Array
+) -> tuple[Ranker, Array, Array]:
     """Return the ranker after rounds start + 1 … start + n, with each round's NDCG and mis-ordered pairs."""
     dynamic, static = eqx.partition(ranker, eqx.is_array)
 
@@ -230,9 +232,7 @@ def simulate(
 def rounds_done(world: World, ranker: Ranker, start: int, n: int) -> tuple[Ranker, np.ndarray, np.ndarray]:
     """Return the ranker after n more rounds, and each round's NDCG and mis-ordered pairs; the old ranker is used up."""
     blank = jnp.zeros(LONGEST_CHUNK)
-    ranker, ndcgs, regrets = jax.block_until_ready(
-        chunk(world, ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n))
-    )
+    ranker, ndcgs, regrets = chunk(world, ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n))
     return ranker, np.asarray(ndcgs)[:n], np.asarray(regrets)[:n]
 
 
@@ -254,5 +254,5 @@ def fingerprint(data: Dataset) -> str:
     """Return a short digest of the data set's content."""
     digest = hashlib.blake2b(digest_size=8)
     for array in (data.features, data.labels, data.offsets):
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -84,7 +84,9 @@ def write(path: str | Path, arrays: Mapping[str, np.ndarray], header: Mapping[st
                 os.unlink(beside.name)
                 raise
     except OSError as error:
-        raise BadInput(f"cannot write {target}: {error.strerror}", "choose a folder that exists and is writable") from None
+        raise BadInput(
+            f"cannot write {target}: {error.strerror}", "choose a folder that exists and is writable"
+        ) from None
 
 
 def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -100,5 +102,7 @@ def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if header is None:
         raise BadInput(f"{path} was not written by perturank", "save a ranker with perturank.save")
     if header.get("format") != FORMAT:
-        raise BadInput(f"{path} has format {header.get('format')}", f"this version reads format {FORMAT}; upgrade perturank")
+        raise BadInput(
+            f"{path} has format {header.get('format')}", f"this version reads format {FORMAT}; upgrade perturank"
+        )
     return arrays, header

@@ -16,6 +16,14 @@ from perturank.errors import BadInput
 class Commands(TyperGroup):
     """The commands, where every mistake of the user ends in one line and exit code 2."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an interruption that it does not explain itself is one line too."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("interrupted; nothing was kept: the same command begins again", err=True)
+            raise typer.Exit(130) from None
+
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run a command and leave the process with its exit code."""
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,7 @@ from rich.table import Table
 
 from perturank.cli.later import demo
 from perturank.cli.printing import progress, table, to_people
+from perturank.cli.workers import side_by_side
 
 if TYPE_CHECKING:
     from perturank.demo import Outcome
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 def demonstrate(
     rounds: Annotated[int, typer.Option(help="Rounds for each ranker.", min=1)] = 300,
+    jobs: Annotated[int, typer.Option(help="Rankers that run at the same time.", min=1)] = min(4, os.cpu_count() or 1),
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
 ) -> None:
     """Run every ranker for a few hundred rounds on embedded data: a table and a figure.
@@ -31,10 +35,10 @@ def demonstrate(
     names = demo.names()
     outcomes = []
     with progress() as bar:
-        task = bar.add_task("", total=len(names) * rounds)
-        for name in names:
-            bar.update(task, description=name)
-            outcomes.append(demo.outcome(name, rounds, lambda n: bar.advance(task, n)))
+        task = bar.add_task("rankers", total=len(names))
+        for outcome in side_by_side(functools.partial(demo.outcome, rounds=rounds), names, jobs):
+            outcomes.append(outcome)
+            bar.update(task, advance=1, description=f"{outcome.name}, {rounds} rounds")
     outcomes.sort(key=lambda outcome: -outcome.cumulative_ndcg)
     to_people(_outcomes_table(outcomes, rounds))
     demo.draw(outcomes, rounds, figure)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
 import statistics
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +16,7 @@ from rich.table import Table
 from perturank.__about__ import __version__
 from perturank.cli.later import catalogue, clicks, datasets, metrics, simulation
 from perturank.cli.printing import progress, table, to_people, to_programs
+from perturank.cli.workers import side_by_side
 from perturank.errors import BadInput
 
 Result = dict[str, Any]
@@ -128,22 +126,9 @@ def _results(requests: Sequence[Request], jobs: int) -> Generator[Result, None, 
             for request in requests:
                 yield result_of(request, lambda n: bar.advance(task, n))
         else:
-            for result in _side_by_side(requests, jobs):
+            for result in side_by_side(result_of, requests, jobs):
                 bar.advance(task, requests[0].rounds)
                 yield result
-
-
-def _side_by_side(requests: Sequence[Request], jobs: int) -> Generator[Result, None, None]:
-    """Yield the results of runs in worker processes, which end with this one."""
-    fresh = multiprocessing.get_context("spawn")  # a fork would inherit JAX's threads, stopped
-    with ProcessPoolExecutor(jobs, fresh, signal.signal, (signal.SIGINT, signal.SIG_DFL)) as pool:
-        try:
-            yield from pool.map(result_of, requests)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise
 
 
 def _with_seed(request: Request, seed: int) -> Request:

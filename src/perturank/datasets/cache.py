@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,19 +20,11 @@ import numpy as np
 from perturank.datasets.dataset import Dataset
 from perturank.datasets.svmlight import Text
 from perturank.errors import BadInput
+from perturank.machine import cache_folder as folder
 
 FORMAT = 1
 ARRAYS = ("features", "labels", "offsets", "qids")
 SMALL = ARRAYS[1:]  # checked byte by byte on opening; the features only by their size
-
-
-def folder() -> Path:
-    """Return where parsed files are kept: $PERTURANK_CACHE, or a folder of the user's cache."""
-    chosen = os.environ.get("PERTURANK_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "perturank"
 
 
 def cached(path: Path, options: Mapping[str, Any], parse: Callable[[], Text]) -> Text:

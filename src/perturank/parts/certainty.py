@@ -67,5 +67,5 @@ def uncertain_share(certain: Array, mask: Array) -> Array:
 
 
 def exploration_factor(log_det_ratio: Array, n_features: int, delta: float, noise_bound: float) -> Array:
-    """Return α_t of lemma:cb with k_μ = 1/4 and c_μ = 1/4 (scores near 0): 2 (√(R² (log det A/det λI - 2 log δ)) + d)."""
+    """Return α_t = 2 (R √log(det A / (δ² det λI)) + d) of lemma:cb, with k_μ = c_μ = 1/4, as for scores near 0."""
     return 2 * (jnp.sqrt(noise_bound**2 * (log_det_ratio - 2 * jnp.log(delta))) + n_features)

@@ -48,10 +48,12 @@ class History(eqx.Module):
 
     @property
     def n_documents(self) -> Array:
+        """The number of distinct documents."""
         return self.document_table.n
 
     @property
     def n_pairs(self) -> Array:
+        """The number of distinct pairs."""
         return self.pair_table.n
 
     @property

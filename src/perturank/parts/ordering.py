@@ -78,14 +78,16 @@ def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int) -> Show
     block = jnp.cumsum(ends) - ends  # number of boundaries before each position
     shuffled = jnp.lexsort((jax.random.uniform(key, (v,)), block))
     real = mask[order]
-    size_left = jnp.sum((block[None, :] == block[:, None]) & real[None, :] & (jnp.arange(v)[None, :] >= jnp.arange(v)[:, None]), 1)
+    size_left = jnp.sum(
+        (block[None, :] == block[:, None]) & real[None, :] & (jnp.arange(v)[None, :] >= jnp.arange(v)[:, None]), 1
+    )
     free = jnp.where(real, size_left, 0)[:k].astype(jnp.int32)
     # Real documents precede padding in every block: padding stands in blocks of its own at the end.
     return Shown(order[shuffled][:k].astype(jnp.int32), free, -jnp.sum(jnp.log(jnp.maximum(free, 1))))
 
 
 def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Array]:
-    """Return a list drawn from softmax(scores) without replacement, and log Σ e^score of what was left at each place."""
+    """Return a list drawn from softmax(scores) without replacement, and log Σ e^score of what was left; [k]."""
     lots = jax.random.gumbel(key, scores.shape)
     order = lax.top_k(jnp.where(mask, scores + lots, -jnp.inf), k)[1]
     real = jnp.arange(k) < jnp.sum(mask)

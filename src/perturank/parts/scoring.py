@@ -22,6 +22,7 @@ class Linear(eqx.Module):
     weight: Array
 
     def __call__(self, features: Array) -> Array:
+        """Return the scores; [V, d] -> [V]."""
         return features @ self.weight
 
 
@@ -37,6 +38,7 @@ class Network(eqx.Module):
     scale: float = eqx.field(static=True)
 
     def __call__(self, features: Array) -> Array:
+        """Return the scores; [V, d] -> [V]."""
         activity = features
         for weight in self.hidden:
             activity = jax.nn.relu(activity @ weight)
@@ -49,7 +51,9 @@ def linear(n_features: int) -> Linear:
     return Linear(jnp.zeros(n_features))
 
 
-def network(n_features: int, widths: tuple[int, ...], key: Key, start: Start = "zero", shortcut: bool = False) -> Network:
+def network(
+    n_features: int, widths: tuple[int, ...], key: Key, start: Start = "zero", shortcut: bool = False
+) -> Network:
     """Return a network at θ₀.
 
     `zero` starts the last layer at 0, so that f(x; θ₀) = 0 to the bit. `centred` draws it too and
@@ -81,9 +85,10 @@ def ensemble_scores(scorers: Scorer, features: Array) -> Array:
 
 def document_gradients(scorer: Scorer, features: Array) -> Array:
     """Return g(x; θ), the gradient of each document's score in all parameters; [V, d] -> [V, p]."""
+    trained, fixed = eqx.partition(scorer, eqx.is_array)
 
     def one(row: Array) -> Array:
-        gradient = eqx.filter_grad(lambda s: s(row[None])[0])(scorer)
+        gradient = jax.grad(lambda t: eqx.combine(t, fixed)(row[None])[0])(trained)
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
 
     return jax.vmap(one)(features)

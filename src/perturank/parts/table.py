@@ -21,12 +21,16 @@ class Table(eqx.Module):
 
     @classmethod
     def empty(cls, capacity: int) -> Table:
+        """Return a table without keys."""
         return cls(
-            jnp.zeros((capacity, 2), jnp.uint32), jnp.full(_n_cells(capacity), EMPTY, jnp.int32), jnp.zeros((), jnp.int32)
+            jnp.zeros((capacity, 2), jnp.uint32),
+            jnp.full(_n_cells(capacity), EMPTY, jnp.int32),
+            jnp.zeros((), jnp.int32),
         )
 
     @property
     def capacity(self) -> int:
+        """How many keys it can hold."""
         return self.keys.shape[0]
 
     def grown(self, capacity: int) -> Table:

@@ -75,7 +75,10 @@ class Duelling(eqx.Module):
         """Return uniform directions on the unit sphere of the parameters; every leaf [n_candidates, …]."""
         leaves, shape = jax.tree.flatten(eqx.filter(self.theta, eqx.is_array))
         n = self.settings.n_candidates
-        drawn = [jax.random.normal(k, (n, *leaf.shape)) for k, leaf in zip(jax.random.split(key, len(leaves)), leaves, strict=True)]
+        drawn = [
+            jax.random.normal(k, (n, *leaf.shape))
+            for k, leaf in zip(jax.random.split(key, len(leaves)), leaves, strict=True)
+        ]
         norm = jnp.sqrt(sum(jnp.sum(u**2, axis=tuple(range(1, u.ndim))) for u in drawn))
         return jax.tree.unflatten(shape, [u / norm.reshape(n, *[1] * (u.ndim - 1)) for u in drawn])
 
@@ -100,6 +103,11 @@ class Duelling(eqx.Module):
 PUBLISHED = [
     Published("dbgd-linear", "DBGD: duels with one random neighbour, linear", DuellingSettings(), Duelling.start),
     Published("dbgd-neural", "DBGD with a network", NeuralDuellingSettings(), Duelling.start),
-    Published("mgd-linear", "MGD: multileaved duels with nine neighbours, linear", DuellingSettings(n_candidates=9), Duelling.start),
+    Published(
+        "mgd-linear",
+        "MGD: multileaved duels with nine neighbours, linear",
+        DuellingSettings(n_candidates=9),
+        Duelling.start,
+    ),
     Published("mgd-neural", "MGD with a network", NeuralDuellingSettings(n_candidates=9), Duelling.start),
 ]

@@ -21,7 +21,9 @@ class EpsilonGreedySettings(Settings):
 
     epsilon: float = hyper(0.1, "probability that a place is filled at random", "ε", PROBABILITY)
     learning_rate: float = hyper(0.1, "size of a gradient step on the pairs of one list", "η", POSITIVE)
-    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+    examined_beyond: int = hyper(
+        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
+    )
 
 
 @dataclass(frozen=True)

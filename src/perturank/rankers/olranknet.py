@@ -24,15 +24,23 @@ from perturank.publishing import Published
 class OlRankNetSettings(Settings):
     """Hyper-parameters of olRankNet."""
 
-    alpha: float | Literal["lemma"] = hyper(0.01, "width of the confidence interval, or lemma: α_t of the proof", "α", NOT_NEGATIVE)
+    alpha: float | Literal["lemma"] = hyper(
+        0.01, "width of the confidence interval, or lemma: α_t of the proof", "α", NOT_NEGATIVE
+    )
     l2: float = hyper(0.1, "strength of the pull towards the start, in the fit (mλ) and in A", "λ", POSITIVE)
     covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
     widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
-    start: scoring.Start = hyper("zero", "zero: last layer at 0; centred: the paper's √m-scaled network less its own start")
+    start: scoring.Start = hyper(
+        "zero", "zero: last layer at 0; centred: the paper's √m-scaled network less its own start"
+    )
     learning_rate: float = hyper(1e-3, "step size of Adam", "η", POSITIVE)
     n_steps: int = hyper(1, "gradient steps a round", "J", AT_LEAST_ONE)
-    budget: int | None = hyper(256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE)
-    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+    budget: int | None = hyper(
+        256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE
+    )
+    examined_beyond: int = hyper(
+        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
+    )
     pairs: PairSet = hyper("independent", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
     inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
@@ -58,7 +66,15 @@ class OlRankNet(eqx.Module):
         theta = jax.tree.map(lambda leaf: leaf[None], net)
         covariance = jnp.eye(p) / settings.l2 if settings.covariance == "full" else jnp.full(p, settings.l2)
         optimiser = optax.adam(settings.learning_rate).init(eqx.filter(theta, eqx.is_array))
-        return cls(settings, theta, jax.tree.map(jnp.copy, theta), optimiser, covariance, jnp.zeros(()), History.empty(n_features))
+        return cls(
+            settings,
+            theta,
+            jax.tree.map(jnp.copy, theta),
+            optimiser,
+            covariance,
+            jnp.zeros(()),
+            History.empty(n_features),
+        )
 
     @property
     def n_features(self) -> int:
@@ -154,8 +170,8 @@ class OlRankNet(eqx.Module):
             gradient = fitting.sampled_gradient(
                 history, newest, s.budget, theta, self._network_scores, 0.0, key, "cross-entropy"
             )
-        arrays = eqx.filter((theta, self.theta_0), eqx.is_array)
-        return jax.tree.map(jnp.add, gradient, fitting.pull_to_start(*arrays, s.widths[-1] * s.l2, 0.0, key))
+        now, start = eqx.filter((theta, self.theta_0), eqx.is_array)
+        return jax.tree.map(jnp.add, gradient, fitting.pull_to_start(now, start, s.widths[-1] * s.l2, 0.0, key))
 
     def _widened(self, new: Array) -> tuple[Array, Array]:
         """Return the covariance with these gradient differences [q, p] in it, and its log-determinant."""
@@ -170,7 +186,12 @@ class OlRankNet(eqx.Module):
 
 
 PUBLISHED = [
-    Published("olranknet", "olRankNet: network that explores inside its confidence widths", OlRankNetSettings(), OlRankNet.start),
+    Published(
+        "olranknet",
+        "olRankNet: network that explores inside its confidence widths",
+        OlRankNetSettings(),
+        OlRankNet.start,
+    ),
     Published(
         "olranknet-diag",
         "olRankNet with the diagonal of its covariance alone",

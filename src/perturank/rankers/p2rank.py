@@ -30,9 +30,13 @@ class P2Settings(Settings):
 
     n_rankers: int = hyper(2, "number of rankers in the ensemble", "N", AT_LEAST_ONE)
     noise_std: float = hyper(0.1, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
-    noise: Literal["fresh", "frozen"] = hyper("fresh", "redrawn for the whole history each round, or once per pair and kept")
+    noise: Literal["fresh", "frozen"] = hyper(
+        "fresh", "redrawn for the whole history each round, or once per pair and kept"
+    )
     l2: float = hyper(30.0, "strength of the pull towards the start", "λ", POSITIVE)
-    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+    examined_beyond: int = hyper(
+        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
+    )
     pairs: PairSet = hyper("all", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
     inclusion: Inclusion = hyper("symmetric", "symmetric: only pairs that would be inferred either way round")
     beyond_weight: float = hyper(1.0, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
@@ -49,13 +53,19 @@ class P2LinSettings(P2Settings):
 class P2NeurSettings(P2Settings):
     """Hyper-parameters of P²NeurRank."""
 
-    perturb: Literal["clicks", "clicks+parameters"] = hyper("clicks", "perturb the regulariser too (the appendix's variant)")
+    perturb: Literal["clicks", "clicks+parameters"] = hyper(
+        "clicks", "perturb the regulariser too (the appendix's variant)"
+    )
     widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
-    start: scoring.Start = hyper("zero", "zero: last layer at 0; centred: the paper's √m-scaled network less its own start")
+    start: scoring.Start = hyper(
+        "zero", "zero: last layer at 0; centred: the paper's √m-scaled network less its own start"
+    )
     shortcut: bool = hyper(False, "add a linear path beside the network (not in the paper)")
     learning_rate: float = hyper(1e-3, "step size of Adam", "η", POSITIVE)
     n_steps: int = hyper(1, "gradient steps a round", "J", AT_LEAST_ONE)
-    budget: int | None = hyper(256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE)
+    budget: int | None = hyper(
+        256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE
+    )
 
 
 def omega(settings: P2Settings, interaction: Interaction, key: Key) -> Pairs:
@@ -171,13 +181,22 @@ class P2NeurRank(eqx.Module):
 
     @classmethod
     def start(cls, settings: P2NeurSettings, n_features: int, key: Key) -> P2NeurRank:
+        """Return N networks at their θ₀, all of whose scores are 0."""
+
         def one(k: Key) -> scoring.Scorer:
             return scoring.network(n_features, settings.widths, k, settings.start, settings.shortcut)
 
         theta = scoring.ensemble(one, settings.n_rankers, key)
         n_frozen = settings.n_rankers if settings.noise == "frozen" else None
         state = optax.adam(settings.learning_rate).init(eqx.filter(theta, eqx.is_array))
-        return cls(settings, theta, jax.tree.map(jnp.copy, theta), state, jax.random.key_data(key), History.empty(n_features, n_frozen))
+        return cls(
+            settings,
+            theta,
+            jax.tree.map(jnp.copy, theta),
+            state,
+            jax.random.key_data(key),
+            History.empty(n_features, n_frozen),
+        )
 
     def _network_scores(self, theta: scoring.Scorer, features: Array) -> Array:
         scores = scoring.ensemble_scores(theta, features)
@@ -221,12 +240,16 @@ class P2NeurRank(eqx.Module):
     def _learn(self, interaction: Interaction, key: Key) -> P2NeurRank:
         s = self.settings
         keys = jax.random.split(key, 3)
-        history, slots = self.history.add(interaction.shown, pairs := omega(s, interaction, keys[0]), keys[1], s.noise_std)
+        history, slots = self.history.add(
+            interaction.shown, pairs := omega(s, interaction, keys[0]), keys[1], s.noise_std
+        )
         taught = jnp.any((pairs.weight > 0) & (slots < history.weight.shape[0]))
         trained, fixed = eqx.partition(self.theta, eqx.is_array)
 
         def fit() -> tuple[Any, Any]:
-            return lax.fori_loop(0, s.n_steps, lambda i, state: step(state, jax.random.fold_in(keys[2], i)), (trained, self.optimiser))
+            return lax.fori_loop(
+                0, s.n_steps, lambda i, state: step(state, jax.random.fold_in(keys[2], i)), (trained, self.optimiser)
+            )
 
         def step(state: tuple[Any, Any], lots: Key) -> tuple[Any, Any]:
             theta, optimiser = state
@@ -259,8 +282,18 @@ class P2NeurRank(eqx.Module):
 
 
 PUBLISHED = [
-    Published("p2linrank", "P²LinRank: N linear rankers on perturbed clicks; explores where they disagree", P2LinSettings(), P2LinRank.start),
-    Published("p2neurrank", "P²NeurRank: N networks on perturbed clicks; explores where they disagree", P2NeurSettings(), P2NeurRank.start),
+    Published(
+        "p2linrank",
+        "P²LinRank: N linear rankers on perturbed clicks; explores where they disagree",
+        P2LinSettings(),
+        P2LinRank.start,
+    ),
+    Published(
+        "p2neurrank",
+        "P²NeurRank: N networks on perturbed clicks; explores where they disagree",
+        P2NeurSettings(),
+        P2NeurRank.start,
+    ),
     Published(
         "p2linrank-paper",
         "P²LinRank with the paper's own settings",

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -22,12 +21,16 @@ from perturank.publishing import Published
 class PairRankSettings(Settings):
     """Hyper-parameters of PairRank."""
 
-    alpha: float | Literal["lemma"] = hyper(0.01, "width of the confidence interval, or lemma: α_t of the proof", "α", NOT_NEGATIVE)
+    alpha: float | Literal["lemma"] = hyper(
+        0.01, "width of the confidence interval, or lemma: α_t of the proof", "α", NOT_NEGATIVE
+    )
     l2: float = hyper(10.0, "strength of the pull towards 0, in the fit and in A", "λ", POSITIVE)
     objective: Literal["sum", "mean"] = hyper("sum", "sum of pair losses + λ/2‖θ‖² (the paper), or their mean + λ‖θ‖²")
     covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
     sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
-    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+    examined_beyond: int = hyper(
+        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
+    )
     pairs: PairSet = hyper("independent", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
     inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
@@ -124,7 +127,12 @@ class PairRank(eqx.Module):
 
 
 PUBLISHED = [
-    Published("pairrank", "PairRank: logistic ranker that explores inside its confidence widths", PairRankSettings(), PairRank.start),
+    Published(
+        "pairrank",
+        "PairRank: logistic ranker that explores inside its confidence widths",
+        PairRankSettings(),
+        PairRank.start,
+    ),
     Published(
         "pairrank-diag",
         "PairRank with the diagonal of its covariance alone",

@@ -21,7 +21,9 @@ class PDGDSettings(Settings):
 
     learning_rate: float = hyper(0.1, "size of a gradient step", "η", POSITIVE)
     decay: float = hyper(0.999977, "factor on the step size after every update", "", SHARE)
-    examined_beyond: int = hyper(1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE)
+    examined_beyond: int = hyper(
+        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
+    )
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class PDGD(eqx.Module):
     @classmethod
     def start(cls, settings: PDGDSettings, n_features: int, key: Key) -> PDGD:
         """Return a ranker whose scores are all 0: its lists are uniformly random."""
-        theta = scoring.linear(n_features)
+        theta: scoring.Scorer = scoring.linear(n_features)
         if isinstance(settings, NeuralPDGDSettings):
             theta = scoring.network(n_features, settings.widths, key)
         return cls(settings, n_features, theta, jnp.asarray(settings.learning_rate))
@@ -104,6 +106,11 @@ def reversal(scores: Array, log_left: Array) -> Array:
 
 
 PUBLISHED = [
-    Published("pdgd-linear", "PDGD with a linear ranker: Plackett–Luce lists, debiased pairwise gradient", PDGDSettings(), PDGD.start),
+    Published(
+        "pdgd-linear",
+        "PDGD with a linear ranker: Plackett–Luce lists, debiased pairwise gradient",
+        PDGDSettings(),
+        PDGD.start,
+    ),
     Published("pdgd-neural", "PDGD with a network", NeuralPDGDSettings(), PDGD.start),
 ]

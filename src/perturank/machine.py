@@ -1,0 +1,33 @@
+"""What perturank asks of the machine: how many threads, and a folder for compiled programs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def pin_threads(n: int = 1) -> None:
+    """Limit JAX to n threads; works only before its first computation. A choice already made is kept.
+
+    The last bits of a result depend on the number of threads, so it is part of a run's identity.
+    """
+    os.environ.setdefault("NPROC", str(n))
+
+
+def n_threads() -> int:
+    """Return the number of threads that a run may use."""
+    return int(os.environ.get("NPROC", "1"))
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again: $PERTURANK_CACHE, or perturank in the user's cache folder."""
+    chosen = os.environ.get("PERTURANK_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "perturank"
+
+
+def keep_compiled_programs() -> None:
+    """Let JAX keep compiled programs on disk, so that a second run starts at once. Call it before importing JAX."""
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "compiled"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import objective as oracle
+
+from perturank.parts import objective
+from perturank.parts.objective import Loss
+
+RNG = np.random.default_rng(3)
+F = RNG.normal(0, 2, 40)
+Y = RNG.integers(0, 2, 40).astype(float)
+NOISE = RNG.normal(0, 0.3, 40)
+WEIGHT = RNG.uniform(0.1, 3, 40)
+PER_PAIR = {"cross-entropy": oracle.cross_entropies, "symmetric": oracle.bounded}
+GIVEN = tuple(jnp.asarray(a, jnp.float32) for a in (F, WEIGHT, WEIGHT * (Y + NOISE)))
+
+
+def of_one(kind: Loss, pair: int, f: np.ndarray) -> float:
+    return PER_PAIR[kind](f, Y[pair], NOISE[pair], WEIGHT[pair])
+
+
+@pytest.fixture(params=["cross-entropy", "symmetric"])
+def kind(request: pytest.FixtureRequest) -> Loss:
+    chosen: Loss = request.param
+    return chosen
+
+
+def test_a_loss_is_that_of_the_paper_up_to_float32(kind: Loss) -> None:
+    each = [of_one(kind, i, F[i]) for i in range(40)]
+    np.testing.assert_allclose(objective.loss(*GIVEN, kind), each, rtol=1e-5, atol=1e-5)
+
+
+def test_a_slope_is_the_difference_quotient_of_the_loss(kind: Loss) -> None:
+    numeric = [oracle.central_differences(partial(of_one, kind, i), F[i : i + 1])[0] for i in range(40)]
+    np.testing.assert_allclose(objective.slope(*GIVEN, kind), numeric, rtol=1e-4, atol=1e-5)
+
+
+def second_differences(kind: Loss, pair: int, f: float, step: float = 1e-3) -> float:
+    up, here, down = (of_one(kind, pair, np.array([f + s])) for s in (step, 0, -step))
+    return (up - 2 * here + down) / step**2
+
+
+def test_the_curvature_of_cross_entropy_is_its_second_difference() -> None:
+    numeric = [second_differences("cross-entropy", i, F[i]) for i in range(40)]
+    np.testing.assert_allclose(objective.curvature(*GIVEN, "cross-entropy"), numeric, rtol=1e-3, atol=1e-5)
+
+
+def test_the_curvature_of_the_symmetric_loss_is_the_largest_that_it_ever_has() -> None:
+    bound = np.asarray(objective.curvature(*GIVEN, "symmetric"))
+    for i in range(40):
+        everywhere = [abs(second_differences("symmetric", i, f)) for f in (*np.linspace(-6, 6, 25), np.log(2 + 3**0.5))]
+        assert max(everywhere) == pytest.approx(bound[i], rel=1e-3)
+
+
+def test_both_losses_begin_with_the_same_slope() -> None:
+    _, weight, target = GIVEN
+    for kind in ("cross-entropy", "symmetric"):
+        slope = objective.slope(jnp.zeros(40), weight, target, kind)
+        np.testing.assert_allclose(slope, weight / 2 - target, rtol=1e-5, atol=1e-6)

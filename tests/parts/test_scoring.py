@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from functools import cache
+from math import sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import small
+from oracles import network as oracle
+
+from perturank.parts import scoring
+from perturank.parts.scoring import Network, Start
+
+X = small.rows(6)
+KEY = jax.random.key(2)
+
+
+@cache
+def centred(widths: tuple[int, ...]) -> Network:
+    return scoring.network(5, widths, KEY, "centred")
+
+
+def layers(net: Any) -> list[np.ndarray]:
+    """Return W_1 … W_L as the oracle has them: one row a unit."""
+    return [*(np.asarray(weight, np.float64).T for weight in net.hidden), np.asarray(net.output, np.float64)]
+
+
+def like_parameters(gradients: list[np.ndarray]) -> np.ndarray:
+    """Return an oracle's gradients in the order of our parameters: one column a unit."""
+    return np.concatenate([*(g.T.ravel() for g in gradients[:-1]), gradients[-1].ravel()])
+
+
+@pytest.mark.parametrize("widths", [(8,), (8, 4)])
+def test_a_centred_network_is_that_of_the_paper_with_its_root_of_m(widths: tuple[int, ...]) -> None:
+    net = centred(widths)
+    expected = [oracle.score(layers(net), x) for x in X]
+    np.testing.assert_allclose(net(jnp.asarray(X)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("widths", [(8,), (8, 4)])
+def test_gradients_of_documents_are_those_of_back_propagation_by_hand(widths: tuple[int, ...]) -> None:
+    net = centred(widths)
+    expected = [like_parameters(oracle.gradient(layers(net), x)) for x in X]
+    found = scoring.document_gradients(net, jnp.asarray(X))
+    assert found.shape == (6, scoring.n_parameters(net))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_starts_at_zero_scores_zero_to_the_bit_and_can_learn() -> None:
+    for shortcut in (False, True):
+        net = scoring.network(5, (8,), KEY, "zero", shortcut)
+        assert not np.asarray(net(jnp.asarray(X))).any()
+        assert np.asarray(scoring.document_gradients(net, jnp.asarray(X))).any()
+    assert not np.asarray(scoring.linear(5)(jnp.asarray(X))).any()
+
+
+def test_a_shortcut_adds_a_linear_path() -> None:
+    net = scoring.network(5, (8,), KEY, "centred", shortcut=True)
+    theta = np.arange(5.0, dtype=np.float32)
+    bare, path = Network(net.hidden, net.output, None, net.scale), Network(net.hidden, net.output, theta, net.scale)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(net(jnp.asarray(X)), bare(jnp.asarray(X)))
+    np.testing.assert_allclose(path(jnp.asarray(X)) - bare(jnp.asarray(X)), X @ theta, atol=1e-5)
+
+
+@pytest.mark.parametrize("start, n_in", [("zero", 400), ("centred", 100)])
+def test_hidden_weights_have_the_variance_that_keeps_signals_alive(start: Start, n_in: int) -> None:
+    (weight,) = scoring.network(400, (100,), KEY, start).hidden
+    assert float(jnp.std(weight)) == pytest.approx(sqrt(2 / n_in), rel=5 / sqrt(2 * weight.size))
+
+
+def test_an_ensemble_is_many_networks_in_one() -> None:
+    keys = jax.random.split(KEY, 3)
+    alone = [scoring.network(5, (8,), key, "centred") for key in keys]
+    together = scoring.ensemble(lambda key: scoring.network(5, (8,), key, "centred"), 3, KEY)
+    scores = scoring.ensemble_scores(together, jnp.asarray(X))
+    np.testing.assert_allclose(scores, np.stack([net(jnp.asarray(X)) for net in alone], 1), rtol=1e-4, atol=1e-5)
+    assert len(set(np.asarray(scores)[0].tolist())) == 3

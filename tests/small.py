@@ -1,0 +1,112 @@
+"""Small rankers, queries and data that tests share.
+
+Few shapes are used everywhere (16 rows, 5 features, 4 places, 8 units), since compiling is what tests spend their
+time on; and every setting that matters is given here, so that no test depends on a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perturank import catalogue
+from perturank.clicks import user
+from perturank.core import Array, Interaction, Query, Ranking
+from perturank.datasets import Dataset
+from perturank.datasets.fold import Fold
+from perturank.hyperparameters import Settings
+
+N_FEATURES = 5
+PLACES = 4
+
+QUICK: dict[str, Any] = {
+    "widths": (8,),
+    "budget": 32,
+    "n_steps": 5,
+    "learning_rate": 0.05,
+    "noise_std": 0.1,
+    "n_rankers": 2,
+    "l2": 0.1,
+    "alpha": 0.05,
+    "epsilon": 0.2,
+    "step": 1.0,
+}
+
+
+def settings(name: str, **changes: Any) -> Settings:
+    """Return small settings of a ranker; None (a whole history) and one candidate (DBGD) stay what they are."""
+    own = catalogue.published(name).settings
+    values = {f.name: getattr(own, f.name) for f in dataclasses.fields(own)}
+    quick = {k: v for k, v in QUICK.items() if values.get(k) is not None}
+    if values.get("n_candidates", 1) > 1:
+        quick["n_candidates"] = 3
+    return own.changed(**quick | changes)
+
+
+def ranker(name: str, seed: int = 0, **changes: Any) -> Any:
+    """Return a small new ranker."""
+    return catalogue.published(name).make(N_FEATURES, jax.random.key(seed), settings(name, **changes))
+
+
+def rows(n: int, seed: int = 0) -> np.ndarray:
+    """Return n random documents; [n, 5]."""
+    return np.random.default_rng(seed).uniform(-1, 1, (n, N_FEATURES)).astype(np.float32)
+
+
+def query(n: int = 9, seed: int = 0, prior: Sequence[float] | np.ndarray | None = None) -> Query:
+    """Return a query of n random documents in 16 rows."""
+    return Query.of(rows(n, seed), prior=prior)
+
+
+def interaction(shown: Query, places: Sequence[int], clicked: Sequence[int], memo: Any = None) -> Interaction:
+    """Return the interaction with a list of these rows, of which these places were clicked."""
+    order = jnp.asarray(places, jnp.int32)
+    clicks = jnp.asarray(np.isin(np.arange(len(places)), clicked))
+    ranking = Ranking(order, jnp.ones_like(order), jnp.asarray(len(places)), None, memo)
+    return Interaction.observed(shown, ranking, clicks)
+
+
+def arrays(value: Any) -> list[np.ndarray]:
+    """Return copies of all arrays inside."""
+    return [np.array(leaf) for leaf in jax.tree.leaves(eqx.filter(value, eqx.is_array)) if not _is_key(leaf)]
+
+
+def _is_key(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Say whether all arrays inside agree to the last bit."""
+    pairs = zip(arrays(one), arrays(other), strict=True)
+    return all(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+def is_finite(value: Any) -> bool:
+    """Say whether no array inside holds a NaN or an infinity."""
+    return all(bool(np.isfinite(array).all()) for array in arrays(value) if array.dtype.kind == "f")
+
+
+def easy(n_queries: int, lengths: Sequence[int], seed: int) -> Dataset:
+    """Return queries whose grade, 0 to 2, is the third in which feature 0 lies; the others are noise."""
+    rng = np.random.default_rng(seed)
+    sizes = [lengths[i % len(lengths)] for i in range(n_queries)]
+    x = rng.uniform(0, 1, (sum(sizes), N_FEATURES))
+    grades = np.minimum((3 * x[:, 0]).astype(int), 2)
+    return Dataset.from_arrays(x, grades, group=sizes, normalise=False)
+
+
+@cache
+def fold() -> Fold:
+    """Return twelve training queries of 3 to 8 documents and as many to be tested on."""
+    train, test = (easy(12, (3, 5, 8), seed) for seed in (1, 2))
+    return Fold("easy", 1, 1, train, test, test, collection_grades=3)
+
+
+PERFECT = user("perfect", 3)
