@@ -19,8 +19,6 @@ import jax.numpy as jnp  # noqa: E402
 
 from perturank import catalogue, clicks, datasets, simulation  # noqa: E402
 
-SMALL = {"olranknet": {"widths": (16, 16)}}
-
 
 def gflops(n: int = 1024, repeats: int = 20) -> float:
     a = jax.random.normal(jax.random.key(0), (n, n))
@@ -43,7 +41,7 @@ def main() -> None:
     user = clicks.user("perfect", fold.n_grades)
     rows = []
     for name in names:
-        settings = catalogue.published(name).settings.changed(**SMALL.get(name, {}))
+        settings = catalogue.published(name).settings
         peak = gflops()
         run = simulation.simulate(simulation.Plan(name, settings, user, fold, asked.rounds))
         rows.append(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BadInput", "Dataset", "Interaction", "Query", "Ranker", "Ranking", "__version__", "load", "make", "save"]
 
-machine.pin_threads()
+machine.pin_threads(machine.n_threads())
 
 # Imported when first used: JAX takes a second to load, and `perturank --help` does not need it.
 _HOMES = {

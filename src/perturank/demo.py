@@ -13,8 +13,6 @@ from perturank import catalogue, clicks, datasets, figures, simulation
 DATA = "synthetic"
 USER = "perfect"
 SEED = 1
-# The full covariance of a network grows with the square of its parameters: a demonstration takes a small one.
-SMALLER = {"olranknet": {"widths": (16, 16)}}
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ def names() -> list[str]:
 def outcome(name: str, rounds: int, on_progress: Callable[[int], None] | None = None) -> Outcome:
     """Return what this ranker reaches in so many rounds."""
     fold = _fold()
-    settings = catalogue.published(name).settings.changed(**SMALLER.get(name, {}))
+    settings = catalogue.published(name).settings
     user = clicks.user(USER, fold.n_grades)
     plan = simulation.Plan(name, settings, user, fold, rounds, SEED, (rounds,))
     run = simulation.simulate(plan, on_progress=on_progress)

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 
-def pin_threads(n: int = 1) -> None:
-    """Limit JAX to n threads; works only before its first computation. A choice already made is kept.
+def pin_threads(n: int) -> None:
+    """Limit JAX to n threads; works only before its first computation.
 
     The last bits of a result depend on the number of threads, so it is part of a run's identity.
     """
-    os.environ.setdefault("NPROC", str(n))
+    os.environ["NPROC"] = str(n)
 
 
 def n_threads() -> int:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from perturank import metrics
+from perturank import machine, metrics
 from perturank.catalogue import published
 from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking
 from perturank.datasets import Dataset, Fold
@@ -203,6 +203,8 @@ def simulate(
     keys = streams(plan.seed)
     start = published(plan.ranker).make(plan.fold.n_features, keys[START], plan.settings)
     progress = Progress.opened(checkpoint, identity(plan), start)
+    if progress.round > plan.rounds:
+        raise BadInput(f"{checkpoint} holds {progress.round} rounds already", f"ask for {progress.round} or more")
     world = World(Shelf.of(plan.fold.train, plan.top), plan.user, keys, plan.top)
     exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(plan.fold.train)
     n_next = min(longest_chunk, 50)
@@ -247,6 +249,7 @@ def identity(plan: Plan) -> dict[str, Any]:
         "seed": plan.seed,
         "top": plan.top,
         "evaluate_on": plan.evaluate_on,
+        "threads": machine.n_threads(),
     }
 
 

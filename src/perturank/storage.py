@@ -72,7 +72,7 @@ def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: 
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
     """Write arrays and header beside the path and rename, so that a reader never sees half a file."""
     target = Path(path)
-    content = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"perturank": json.dumps(header)})
+    content = to_bytes({k: np.asarray(v, order="C") for k, v in arrays.items()}, {"perturank": json.dumps(header)})
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as beside:
             try:

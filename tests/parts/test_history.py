@@ -43,7 +43,7 @@ def pairs_of(pairs: list[tuple[int, int, float]]) -> Pairs:
 def contents(history: History) -> dict[frozenset[int], tuple[float, float]]:
     """Return the total weight of each pair, and the weight with which its lower document (in the pool) won."""
     n_documents, n_pairs = int(history.n_documents), int(history.n_pairs)
-    names = [int(np.flatnonzero((POOL == row).all(1))[0]) for row in np.asarray(history.documents)[:n_documents]]
+    names = [int(np.flatnonzero((row == POOL).all(1))[0]) for row in np.asarray(history.documents)[:n_documents]]
     assert len(set(names)) == n_documents
     np.testing.assert_array_equal(np.asarray(history.priors)[:n_documents], PRIORS[names])
     found = {}

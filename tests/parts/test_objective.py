@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from oracles import objective as oracle
 
+from perturank.core import Array
 from perturank.parts import objective
 from perturank.parts.objective import Loss
 
@@ -16,7 +17,11 @@ Y = RNG.integers(0, 2, 40).astype(float)
 NOISE = RNG.normal(0, 0.3, 40)
 WEIGHT = RNG.uniform(0.1, 3, 40)
 PER_PAIR = {"cross-entropy": oracle.cross_entropies, "symmetric": oracle.bounded}
-GIVEN = tuple(jnp.asarray(a, jnp.float32) for a in (F, WEIGHT, WEIGHT * (Y + NOISE)))
+GIVEN: tuple[Array, Array, Array] = (
+    jnp.asarray(F, jnp.float32),
+    jnp.asarray(WEIGHT, jnp.float32),
+    jnp.asarray(WEIGHT * (Y + NOISE), jnp.float32),
+)
 
 
 def of_one(kind: Loss, pair: int, f: np.ndarray) -> float:

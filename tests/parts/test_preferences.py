@@ -51,7 +51,10 @@ def inferred(k: int, pairs: PairSet, inclusion: Inclusion, n_keys: int = 1) -> l
     keys = jax.random.split(jax.random.key(5), n_keys)
     found = run(jnp.asarray(patterns), jnp.asarray(mask), jnp.asarray(beyond), keys)
     winner, loser, weight = (np.asarray(a) for a in (found.winner, found.loser, found.weight))
-    return [[decoded(*of_key) for of_key in zip(*of_case, strict=True)] for of_case in zip(winner, loser, weight, strict=True)]
+    return [
+        [decoded(*of_key) for of_key in zip(*of_case, strict=True)]
+        for of_case in zip(winner, loser, weight, strict=True)
+    ]
 
 
 def decoded(winner: np.ndarray, loser: np.ndarray, weight: np.ndarray) -> Weighted:
@@ -106,7 +109,7 @@ def test_independent_pairs_share_no_document_and_are_as_many_as_there_can_be() -
 
 
 def test_independent_pairs_that_are_not_symmetric_are_dropped_on_request() -> None:
-    paper, symmetric = (inferred(6, "independent", inclusion, 4) for inclusion in ("paper", "symmetric"))  # type: ignore[arg-type]
+    paper, symmetric = (inferred(6, "independent", inclusion, 4) for inclusion in ("paper", "symmetric"))
     for (pattern, n, beyond), of_paper, found in zip(cases(6), paper, symmetric, strict=True):
         kept = set(oracle.symmetric_pairs(pattern[:n], beyond))
         for with_all, pairs in zip(of_paper, found, strict=True):
@@ -117,14 +120,13 @@ def test_every_matching_is_equally_likely() -> None:
     clicks, n_draws = (True, False, False, True, False, False), 6000
     draw = jax.jit(
         jax.vmap(
-            lambda key: preferences.inferred(
-                jnp.asarray(clicks), jnp.ones(6, bool), key, beyond=1, pairs="independent"
-            )
+            lambda key: preferences.inferred(jnp.asarray(clicks), jnp.ones(6, bool), key, beyond=1, pairs="independent")
         )
     )
     drawn = draw(jax.random.split(jax.random.key(0), n_draws))
     found = Counter(
-        frozenset(decoded(*one)) for one in zip(*(np.asarray(a) for a in (drawn.winner, drawn.loser, drawn.weight)), strict=True)
+        frozenset(decoded(*one))
+        for one in zip(*(np.asarray(a) for a in (drawn.winner, drawn.loser, drawn.weight)), strict=True)
     )
     matchings = {
         frozenset(oracle.independent_pairs(clicks, 1, clicked, unclicked))

@@ -57,6 +57,14 @@ def test_a_network_that_starts_at_zero_scores_zero_to_the_bit_and_can_learn() ->
     assert not np.asarray(scoring.linear(5)(jnp.asarray(X))).any()
 
 
+@pytest.mark.parametrize("widths", [(8,), (8, 4)])
+def test_centred_networks_score_zero_to_the_bit_at_their_start(widths: tuple[int, ...]) -> None:
+    """A rest of 1e-8 would be an order on which the rankers can agree."""
+    nets = jax.tree.map(lambda leaf: leaf[None], centred(widths))
+    scores = jax.jit(scoring.centred_scores)(nets, jax.tree.map(jnp.copy, nets), jnp.asarray(X))
+    assert not np.asarray(scores).any()
+
+
 def test_a_shortcut_adds_a_linear_path() -> None:
     net = scoring.network(5, (8,), KEY, "centred", shortcut=True)
     theta = np.arange(5.0, dtype=np.float32)

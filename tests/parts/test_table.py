@@ -44,15 +44,15 @@ def colliding(n: int = 6) -> list[int]:
     raise AssertionError("no collisions")
 
 
-NUMBERS = st.one_of(
-    st.integers(0, 5), st.deferred(lambda: st.sampled_from(colliding())), st.integers(0, 2**64 - 1)
-)
+NUMBERS = st.one_of(st.integers(0, 5), st.deferred(lambda: st.sampled_from(colliding())), st.integers(0, 2**64 - 1))
 BATCH = st.lists(st.tuples(NUMBERS, st.booleans()), min_size=1, max_size=AT_ONCE)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(BATCH, max_size=12), st.integers(0, 12))
-def test_a_table_is_a_dictionary_that_numbers_keys_as_they_come(batches: list[list[tuple[int, bool]]], cut: int) -> None:
+def test_a_table_is_a_dictionary_that_numbers_keys_as_they_come(
+    batches: list[list[tuple[int, bool]]], cut: int
+) -> None:
     table, known = Table.empty(CAPACITY), dict[int, int]()
     for i, batch in enumerate(batches):
         new = {number for number, flag in batch if flag} - set(known)

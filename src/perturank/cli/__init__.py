@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli import demonstrate, lists, simulate
 from perturank.errors import BadInput
@@ -77,4 +78,5 @@ def start(
 
 def main() -> None:
     """Run the command line."""
+    machine.keep_compiled_programs()
     app(prog_name="perturank")

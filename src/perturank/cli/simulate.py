@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli.later import catalogue, clicks, datasets, metrics, simulation
 from perturank.cli.printing import progress, table, to_people, to_programs
@@ -66,7 +66,7 @@ def simulate(
 
     perturank simulate --ranker p2linrank --set noise_std=0.1 --set l2=30 --evaluate-at 100,1000,5000 --json
     """
-    _pin(threads)
+    machine.pin_threads(threads)
     settings, at = _pairs(changes or []), _rounds(evaluate_at, rounds)
     asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint)
     requests = [asked] if seeds == 1 else [_with_seed(asked, each) for each in range(seed, seed + seeds)]
@@ -113,6 +113,7 @@ def result_of(request: Request, on_progress: Callable[[int], None] | None = None
         "stop": request.stop,
         "settings": plan.settings.as_dict(),
         **run.as_dict(request.top),
+        "threads": machine.n_threads(),
         "conventions": metrics.CONVENTIONS,
         "version": __version__,
     }
@@ -192,8 +193,3 @@ def _mean(values: Sequence[float | None], digits: int) -> str:
         return "–"
     mean = f"{statistics.mean(known):,.{digits}f}"
     return mean if len(known) == 1 else f"{mean} ± {statistics.stdev(known) / len(known) ** 0.5:,.{digits}f}"
-
-
-def _pin(threads: int) -> None:
-    """Fix how many threads XLA computes with; it reads this once, when JAX is first used."""
-    os.environ["NPROC"] = str(threads)

@@ -82,6 +82,7 @@ def _described(split: str, part: Dataset, n_grades: int) -> Row:
         "documents": part.n_documents,
         "features": part.n_features,
         "shortest query": int(part.lengths.min()),
+        "median query": float(np.median(part.lengths)),
         "longest query": int(part.lengths.max()),
         "queries without relevant": int((best == 0).sum()),
     }

@@ -91,12 +91,11 @@ def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, 
     lots = jax.random.gumbel(key, scores.shape)
     order = lax.top_k(jnp.where(mask, scores + lots, -jnp.inf), k)[1]
     real = jnp.arange(k) < jnp.sum(mask)
-    top = jnp.max(jnp.where(mask, scores, -jnp.inf))
-    weight = jnp.where(mask, jnp.exp(scores - top), 0.0)
-    shown = weight[order]
-    rest = jnp.sum(weight.at[order].set(0.0))
-    left = rest + jnp.cumsum(shown[::-1])[::-1]
-    log_left = jnp.where(real, jnp.log(jnp.maximum(left, 1e-38)) + top, 0.0)
+    # In logarithms: e^score underflows where a prior sets scores far apart.
+    height = jnp.where(mask, scores, -jnp.inf)
+    rest = jax.nn.logsumexp(height.at[order].set(-jnp.inf))
+    below = jnp.where(jnp.tri(k, dtype=bool).T, height[order], -jnp.inf)
+    log_left = jnp.where(real, jnp.logaddexp(rest, jax.nn.logsumexp(below, axis=1)), 0.0)
     log_p = jnp.sum(jnp.where(real, scores[order] - log_left, 0.0))
     return Shown(order, n_left(mask, k), log_p), log_left
 

@@ -65,7 +65,8 @@ def inferred(
     """Return Ω_t of one list.
 
     `independent` shuffles the clicked and the examined unclicked places and pairs them off, so that
-    no document is in two pairs; `all` takes every such pair with weight 1 / max(n⁺, n⁻).
+    no document is in two pairs; `all` takes every such pair with weight 1 / max(n⁺, n⁻), n⁺ and n⁻
+    being the clicked and the unclicked documents in these pairs.
     `beyond_weight` (κ) discounts pairs whose unclicked document lies after the last click, where
     examination is only assumed.
     """
@@ -77,10 +78,9 @@ def inferred(
     else:
         n_most = (k // 2) * ((k + 1) // 2)
         winner, loser = jnp.nonzero(wins, size=max(n_most, 1), fill_value=0)
-        n_clicked = jnp.sum(clicks & mask)
-        n_unclicked = jnp.sum(examined(clicks, mask, beyond)) - n_clicked
+        n_winners, n_losers = jnp.sum(jnp.any(wins, axis=1)), jnp.sum(jnp.any(wins, axis=0))
         real = jnp.arange(winner.shape[0]) < jnp.sum(wins)
-        weight = jnp.where(real, 1.0 / jnp.maximum(jnp.maximum(n_clicked, n_unclicked), 1), 0.0)
+        weight = jnp.where(real, 1.0 / jnp.maximum(jnp.maximum(n_winners, n_losers), 1), 0.0)
     weight = weight * jnp.where(loser > last_click(clicks), beyond_weight, 1.0)
     return Pairs(winner.astype(jnp.int32), loser.astype(jnp.int32), weight)
 

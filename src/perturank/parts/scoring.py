@@ -42,7 +42,8 @@ class Network(eqx.Module):
         activity = features
         for weight in self.hidden:
             activity = jax.nn.relu(activity @ weight)
-        scores = self.scale * (activity @ self.output)
+        # The scale goes first: a product after the sum would be fused with `centred_scores` and leave a rest.
+        scores = activity @ (self.scale * self.output)
         return scores if self.shortcut is None else scores + features @ self.shortcut
 
 
@@ -57,7 +58,7 @@ def network(
     """Return a network at θ₀.
 
     `zero` starts the last layer at 0, so that f(x; θ₀) = 0 to the bit. `centred` draws it too and
-    scales f by √m as in the paper; whoever uses it subtracts f(x; θ₀) (see `ensemble_scores`).
+    scales f by √m as in the paper; whoever uses it subtracts f(x; θ₀) (see `centred_scores`).
     """
     keys = jax.random.split(key, len(widths) + 1)
     inputs = (n_features, *widths)
@@ -81,6 +82,11 @@ def ensemble(make: Callable[[Key], Scorer], n: int, key: Key) -> Scorer:
 def ensemble_scores(scorers: Scorer, features: Array) -> Array:
     """Return every scorer's scores; [V, d] -> [V, N]."""
     return eqx.filter_vmap(lambda scorer: scorer(features), in_axes=eqx.if_array(0), out_axes=1)(scorers)
+
+
+def centred_scores(scorers: Scorer, start: Scorer, features: Array) -> Array:
+    """Return every scorer's scores less those of its start, 0 to the bit while the two agree; [V, d] -> [V, N]."""
+    return ensemble_scores(scorers, features) - ensemble_scores(start, features)
 
 
 def document_gradients(scorer: Scorer, features: Array) -> Array:

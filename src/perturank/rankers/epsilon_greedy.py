@@ -20,7 +20,7 @@ class EpsilonGreedySettings(Settings):
     """Hyper-parameters of ε-greedy."""
 
     epsilon: float = hyper(0.1, "probability that a place is filled at random", "ε", PROBABILITY)
-    learning_rate: float = hyper(0.1, "size of a gradient step on the pairs of one list", "η", POSITIVE)
+    learning_rate: float = hyper(0.01, "size of a gradient step on the pairs of one list", "η", POSITIVE)
     examined_beyond: int = hyper(
         1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
     )
@@ -30,6 +30,7 @@ class EpsilonGreedySettings(Settings):
 class NeuralEpsilonGreedySettings(EpsilonGreedySettings):
     """Hyper-parameters of ε-greedy with a network."""
 
+    learning_rate: float = hyper(0.003, "size of a gradient step on the pairs of one list", "η", POSITIVE)
     widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
 
 

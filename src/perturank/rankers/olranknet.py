@@ -9,13 +9,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
-import optax
-from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
-from perturank.parts import certainty, fitting, ordering, scoring
+from perturank.parts import certainty, ordering, scoring
 from perturank.parts.history import History
+from perturank.parts.network_fit import NetworkFit
 from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
 from perturank.publishing import Published
 
@@ -29,7 +28,9 @@ class OlRankNetSettings(Settings):
     )
     l2: float = hyper(0.1, "strength of the pull towards the start, in the fit (mλ) and in A", "λ", POSITIVE)
     covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
-    widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
+    widths: tuple[int, ...] = hyper(
+        (16, 16), "widths of the hidden layers; the full A⁻¹ has as many entries as parameters squared", "m, L", WIDTHS
+    )
     start: scoring.Start = hyper(
         "zero", "zero: last layer at 0; centred: the paper's √m-scaled network less its own start"
     )
@@ -64,8 +65,10 @@ class OlRankNet(eqx.Module):
         net = scoring.network(n_features, settings.widths, key, settings.start)
         p = scoring.n_parameters(net)
         theta = jax.tree.map(lambda leaf: leaf[None], net)
-        covariance = jnp.eye(p) / settings.l2 if settings.covariance == "full" else jnp.full(p, settings.l2)
-        optimiser = optax.adam(settings.learning_rate).init(eqx.filter(theta, eqx.is_array))
+        covariance = (
+            jnp.eye(p) / settings.l2 if settings.covariance == "full" else jnp.full(p, settings.l2, jnp.float32)
+        )
+        optimiser = network_fit(settings).optimiser(theta)
         return cls(
             settings,
             theta,
@@ -81,16 +84,10 @@ class OlRankNet(eqx.Module):
         """The number of features of a document."""
         return self.history.documents.shape[1]
 
-    def _network_scores(self, theta: scoring.Scorer, features: Array) -> Array:
-        scores = scoring.ensemble_scores(theta, features)
-        if self.settings.start == "centred":
-            scores = scores - scoring.ensemble_scores(self.theta_0, features)
-        return scores
-
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
-        return self._network_scores(self.theta, query.features)[:, 0] + query.prior
+        return network_fit(self.settings).scores(self.theta, self.theta_0, query.features)[:, 0] + query.prior
 
     def _gradients(self, features: Array) -> Array:
         """Return g(x; θ)/√m; [V, p]."""
@@ -141,37 +138,14 @@ class OlRankNet(eqx.Module):
         pairs = inferred(
             interaction.clicks, shown.mask, keys[0], beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
         )
-        history, slots = self.history.add(shown, pairs, keys[1])
-        news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
-        trained, fixed = eqx.partition(self.theta, eqx.is_array)
-
-        def step(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
-            theta, optimiser = state
-            gradient = self._gradient(history, slots, eqx.combine(theta, fixed), jax.random.fold_in(keys[2], i))
-            updates, optimiser = optax.adam(s.learning_rate).update(gradient, optimiser)
-            return optax.apply_updates(theta, updates), optimiser
-
-        def fit() -> tuple[Any, Any]:
-            return lax.fori_loop(0, s.n_steps, step, (trained, self.optimiser))
-
-        theta, optimiser = lax.cond(jnp.any(news > 0), fit, lambda: (trained, self.optimiser))
+        history, newest = self.history.add(shown, pairs, keys[1])
+        theta, optimiser = network_fit(s).fitted(
+            self.theta, self.theta_0, self.optimiser, history, newest, keys[2], keys[2]
+        )
+        news = jnp.where(newest < history.weight.shape[0], pairs.weight, 0.0)
         g = self._gradients(shown.features)
-        new = jnp.sqrt(news)[:, None] * (g[pairs.winner] - g[pairs.loser])
-        covariance, log_det = self._widened(new)
-        return OlRankNet(s, eqx.combine(theta, fixed), self.theta_0, optimiser, covariance, log_det, history)
-
-    def _gradient(self, history: History, newest: Array, theta: scoring.Scorer, key: Key) -> Any:
-        """Return the gradient of eq:loss, or an unbiased estimate of it within the budget."""
-        s = self.settings
-        if s.budget is None:
-            targets = history.targets(0.0, 1, key)
-            gradient = fitting.full_gradient(history, theta, self._network_scores, targets, "cross-entropy")
-        else:
-            gradient = fitting.sampled_gradient(
-                history, newest, s.budget, theta, self._network_scores, 0.0, key, "cross-entropy"
-            )
-        now, start = eqx.filter((theta, self.theta_0), eqx.is_array)
-        return jax.tree.map(jnp.add, gradient, fitting.pull_to_start(now, start, s.widths[-1] * s.l2, 0.0, key))
+        covariance, log_det = self._widened(jnp.sqrt(news)[:, None] * (g[pairs.winner] - g[pairs.loser]))
+        return OlRankNet(s, theta, self.theta_0, optimiser, covariance, log_det, history)
 
     def _widened(self, new: Array) -> tuple[Array, Array]:
         """Return the covariance with these gradient differences [q, p] in it, and its log-determinant."""
@@ -185,6 +159,11 @@ class OlRankNet(eqx.Module):
         return self.covariance - half.T @ half, self.log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
 
 
+def network_fit(s: OlRankNetSettings) -> NetworkFit:
+    """Return how the network of these settings is fitted (eq:loss)."""
+    return NetworkFit(s.learning_rate, s.n_steps, s.budget, s.widths[-1] * s.l2, s.start == "centred")
+
+
 PUBLISHED = [
     Published(
         "olranknet",
@@ -195,7 +174,7 @@ PUBLISHED = [
     Published(
         "olranknet-diag",
         "olRankNet with the diagonal of its covariance alone",
-        OlRankNetSettings(covariance="diagonal"),
+        OlRankNetSettings(covariance="diagonal", widths=(100, 100)),
         OlRankNet.start,
     ),
 ]

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
 from perturank.parts import certainty, fitting, ordering, scoring
 from perturank.parts.history import History
+from perturank.parts.network_fit import NetworkFit
 from perturank.parts.objective import Loss
 from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred, n_pairs_at_most
 from perturank.publishing import Published
@@ -39,8 +39,8 @@ class P2Settings(Settings):
     )
     pairs: PairSet = hyper("all", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
     inclusion: Inclusion = hyper("symmetric", "symmetric: only pairs that would be inferred either way round")
-    beyond_weight: float = hyper(1.0, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
-    loss: Loss = hyper("cross-entropy", "the paper's, or a bounded symmetric one that ignores noise better")
+    beyond_weight: float = hyper(0.7, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
+    loss: Loss = hyper("symmetric", "cross-entropy, the paper's, or a bounded symmetric one that ignores noise better")
     sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
 
 
@@ -53,6 +53,7 @@ class P2LinSettings(P2Settings):
 class P2NeurSettings(P2Settings):
     """Hyper-parameters of P²NeurRank."""
 
+    l2: float = hyper(0.3, "strength of the pull towards the start, times the width m", "λ", POSITIVE)
     perturb: Literal["clicks", "clicks+parameters"] = hyper(
         "clicks", "perturb the regulariser too (the appendix's variant)"
     )
@@ -163,7 +164,7 @@ class P2LinRank(eqx.Module):
             # The regulariser counts as d pairs √λ e_l (eq:linloss), and is perturbed like them.
             lots = keys[3] if s.noise == "fresh" else jax.random.wrap_key_data(self.lots)
             pull = math.sqrt(s.l2) * s.noise_std * jax.random.normal(lots, self.theta.shape)
-            return fitting.newton(history, self.theta, targets, jnp.asarray(s.l2), pull, gram, s.loss)
+            return fitting.linear_fit(history, self.theta, targets, jnp.asarray(s.l2), pull, gram, s.loss)
 
         theta = lax.cond(jnp.any(news > 0), fit, lambda: self.theta)
         return P2LinRank(s, theta, gram, self.lots, history)
@@ -188,21 +189,9 @@ class P2NeurRank(eqx.Module):
 
         theta = scoring.ensemble(one, settings.n_rankers, key)
         n_frozen = settings.n_rankers if settings.noise == "frozen" else None
-        state = optax.adam(settings.learning_rate).init(eqx.filter(theta, eqx.is_array))
-        return cls(
-            settings,
-            theta,
-            jax.tree.map(jnp.copy, theta),
-            state,
-            jax.random.key_data(key),
-            History.empty(n_features, n_frozen),
-        )
-
-    def _network_scores(self, theta: scoring.Scorer, features: Array) -> Array:
-        scores = scoring.ensemble_scores(theta, features)
-        if self.settings.start == "centred":
-            scores = scores - scoring.ensemble_scores(self.theta_0, features)
-        return scores
+        history = History.empty(n_features, n_frozen)
+        theta_0 = jax.tree.map(jnp.copy, theta)
+        return cls(settings, theta, theta_0, network_fit(settings).optimiser(theta), jax.random.key_data(key), history)
 
     @property
     def n_features(self) -> int:
@@ -211,7 +200,7 @@ class P2NeurRank(eqx.Module):
 
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
-        return self._network_scores(self.theta, query.features) + query.prior[:, None]
+        return network_fit(self.settings).scores(self.theta, self.theta_0, query.features) + query.prior[:, None]
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
@@ -240,45 +229,26 @@ class P2NeurRank(eqx.Module):
     def _learn(self, interaction: Interaction, key: Key) -> P2NeurRank:
         s = self.settings
         keys = jax.random.split(key, 3)
-        history, slots = self.history.add(
-            interaction.shown, pairs := omega(s, interaction, keys[0]), keys[1], s.noise_std
+        history, newest = self.history.add(interaction.shown, omega(s, interaction, keys[0]), keys[1], s.noise_std)
+        kept = jax.random.wrap_key_data(self.lots)
+        theta, optimiser = network_fit(s).fitted(
+            self.theta, self.theta_0, self.optimiser, history, newest, keys[2], kept
         )
-        taught = jnp.any((pairs.weight > 0) & (slots < history.weight.shape[0]))
-        trained, fixed = eqx.partition(self.theta, eqx.is_array)
+        return P2NeurRank(s, theta, self.theta_0, optimiser, self.lots, history)
 
-        def fit() -> tuple[Any, Any]:
-            return lax.fori_loop(
-                0, s.n_steps, lambda i, state: step(state, jax.random.fold_in(keys[2], i)), (trained, self.optimiser)
-            )
 
-        def step(state: tuple[Any, Any], lots: Key) -> tuple[Any, Any]:
-            theta, optimiser = state
-            gradient = self._gradient(history, slots, eqx.combine(theta, fixed), keys[2] if s.budget is None else lots)
-            updates, optimiser = optax.adam(s.learning_rate).update(gradient, optimiser)
-            return optax.apply_updates(theta, updates), optimiser
-
-        theta, optimiser = lax.cond(taught, fit, lambda: (trained, self.optimiser))
-        return P2NeurRank(s, eqx.combine(theta, fixed), self.theta_0, optimiser, self.lots, history)
-
-    def _gradient(self, history: History, newest: Array, theta: scoring.Scorer, key: Key) -> Any:
-        """Return the gradient of eq:obj, or an unbiased estimate of it within the budget."""
-        s = self.settings
-        lots, regulariser_lots = jax.random.split(key)
-        if s.budget is None:
-            targets = history.targets(s.noise_std, s.n_rankers, lots)
-            gradient = fitting.full_gradient(history, theta, self._network_scores, targets, s.loss)
-        else:
-            gradient = fitting.sampled_gradient(
-                history, newest, s.budget, theta, self._network_scores, s.noise_std, lots, s.loss
-            )
-        pull = fitting.pull_to_start(
-            eqx.filter(theta, eqx.is_array),
-            eqx.filter(self.theta_0, eqx.is_array),
-            s.widths[-1] * s.l2,
-            s.noise_std if s.perturb == "clicks+parameters" else 0.0,
-            regulariser_lots if s.noise == "fresh" else jax.random.wrap_key_data(self.lots),
-        )
-        return jax.tree.map(jnp.add, gradient, pull)
+def network_fit(s: P2NeurSettings) -> NetworkFit:
+    """Return how the networks of these settings are fitted (alg:model, lines 18-21)."""
+    return NetworkFit(
+        learning_rate=s.learning_rate,
+        n_steps=s.n_steps,
+        budget=s.budget,
+        strength=s.widths[-1] * s.l2,
+        centred=s.start == "centred",
+        loss=s.loss,
+        noise_std=s.noise_std,
+        parameter_noise_std=s.noise_std if s.perturb == "clicks+parameters" else 0.0,
+    )
 
 
 PUBLISHED = [
@@ -297,13 +267,22 @@ PUBLISHED = [
     Published(
         "p2linrank-paper",
         "P²LinRank with the paper's own settings",
-        P2LinSettings(pairs="independent", inclusion="paper", l2=0.1),
+        P2LinSettings(pairs="independent", inclusion="paper", loss="cross-entropy", beyond_weight=1.0, l2=0.1),
         P2LinRank.start,
     ),
     Published(
         "p2neurrank-paper",
         "P²NeurRank with the paper's own settings",
-        P2NeurSettings(pairs="independent", inclusion="paper", l2=0.1, start="centred", n_steps=5, budget=None),
+        P2NeurSettings(
+            pairs="independent",
+            inclusion="paper",
+            loss="cross-entropy",
+            beyond_weight=1.0,
+            l2=0.1,
+            start="centred",
+            n_steps=5,
+            budget=None,
+        ),
         P2NeurRank.start,
     ),
 ]

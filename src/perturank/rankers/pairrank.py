@@ -120,7 +120,7 @@ class PairRank(eqx.Module):
         def fit() -> Array:
             targets = history.targets(0.0, 1, key)
             pull = jnp.zeros_like(self.theta)
-            return fitting.newton(history, self.theta, targets, l2, pull, gram, "cross-entropy")
+            return fitting.linear_fit(history, self.theta, targets, l2, pull, gram, "cross-entropy")
 
         theta = lax.cond(jnp.any(news > 0), fit, lambda: self.theta)
         return PairRank(s, theta, gram, history)

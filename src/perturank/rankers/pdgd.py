@@ -30,6 +30,7 @@ class PDGDSettings(Settings):
 class NeuralPDGDSettings(PDGDSettings):
     """Hyper-parameters of PDGD with a network."""
 
+    learning_rate: float = hyper(0.01, "size of a gradient step", "η", POSITIVE)
     widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
 
 
@@ -47,7 +48,7 @@ class PDGD(eqx.Module):
         theta: scoring.Scorer = scoring.linear(n_features)
         if isinstance(settings, NeuralPDGDSettings):
             theta = scoring.network(n_features, settings.widths, key)
-        return cls(settings, n_features, theta, jnp.asarray(settings.learning_rate))
+        return cls(settings, n_features, theta, jnp.asarray(settings.learning_rate, jnp.float32))
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
@@ -74,7 +75,7 @@ class PDGD(eqx.Module):
         scores, log_left = interaction.memo
         pairs = preferences.preferred(interaction.clicks, interaction.shown.mask, self.settings.examined_beyond)
         p = jax.nn.sigmoid(scores[:, None] - scores[None, :])
-        pull = pairs * reversal(scores, log_left) * p * (1 - p)
+        pull = jnp.where(pairs, reversal(scores, log_left) * p * (1 - p), 0.0)
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
         trained, fixed = eqx.partition(self.theta, eqx.is_array)
         _, back = jax.vjp(lambda t: eqx.combine(t, fixed)(interaction.shown.features), trained)
@@ -93,16 +94,12 @@ def reversal(scores: Array, log_left: Array) -> Array:
     Exchanging a and b changes the normalisers of the places after a up to b, and nothing else:
     there the document of place a is left instead of that of place b.
     """
-    k = scores.shape[0]
-    top = jnp.max(log_left)
-    left, own = jnp.exp(log_left - top), jnp.exp(scores - top)
-    places = jnp.arange(k)
+    places = jnp.arange(scores.shape[0])
     upper, lower = jnp.minimum(places[:, None], places[None, :]), jnp.maximum(places[:, None], places[None, :])
-    exchanged = jnp.maximum(left + (own[upper] - own[lower])[:, :, None], own[upper][:, :, None])
+    share = jnp.exp(scores[:, None] - log_left[None, :])  # of each document among what is left at each place
+    change = jnp.maximum(1 + share[upper] - share[lower], share[upper])  # of what is left, by the exchange
     between = (places > upper[:, :, None]) & (places <= lower[:, :, None])
-    ratio = jnp.where(between, left / jnp.maximum(exchanged, 1e-38), 1.0)
-    p_exchanged = jnp.prod(ratio, axis=-1)  # P(R*) / P(R)
-    return p_exchanged / (1 + p_exchanged)
+    return 1 / (1 + jnp.prod(jnp.where(between, change, 1.0), axis=-1))  # the product is P(R) / P(R*)
 
 
 PUBLISHED = [

@@ -1,0 +1,97 @@
+"""A few Adam steps on the history from a warm start: how every network with a history learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from perturank.core import Array, Key
+from perturank.parts import fitting, scoring
+from perturank.parts.history import History
+from perturank.parts.objective import Loss
+
+
+@dataclass(frozen=True)
+class NetworkFit:
+    """The fit of N networks: steps, budget, regulariser (mλ/2 ‖θ - θ₀‖²), loss and noise.
+
+    `parameter_noise_std` perturbs the regulariser too (the appendix's variant of eq:obj).
+    """
+
+    learning_rate: float
+    n_steps: int
+    budget: int | None
+    strength: float
+    centred: bool
+    loss: Loss = "cross-entropy"
+    noise_std: float = 0.0
+    parameter_noise_std: float = 0.0
+
+    def optimiser(self, theta: scoring.Scorer) -> Any:
+        """Return the optimiser's state at the start."""
+        return optax.adam(self.learning_rate).init(eqx.filter(theta, eqx.is_array))
+
+    def scores(self, theta: scoring.Scorer, theta_0: scoring.Scorer, features: Array) -> Array:
+        """Return f(x; θ), less f(x; θ₀) where that is not 0 by construction; [V, d] -> [V, N]."""
+        if self.centred:
+            return scoring.centred_scores(theta, theta_0, features)
+        return scoring.ensemble_scores(theta, features)
+
+    def fitted(
+        self,
+        theta: scoring.Scorer,
+        theta_0: scoring.Scorer,
+        optimiser: Any,
+        history: History,
+        newest: Array,
+        key: Key,
+        kept: Key,
+    ) -> tuple[scoring.Scorer, Any]:
+        """Return the networks and the optimiser after the round's steps; nothing moves in a round without a pair.
+
+        `newest` are the slots of the round's pairs; `kept` is the key of noise that is drawn once.
+        """
+        trained, fixed = eqx.partition(theta, eqx.is_array)
+
+        def step(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+            arrays, optimiser = state
+            # A sample is drawn anew each step; the noise on a whole history is drawn once a round.
+            lots = key if self.budget is None else jax.random.fold_in(key, i)
+            gradient = self.gradient(eqx.combine(arrays, fixed), theta_0, history, newest, lots, kept)
+            updates, optimiser = optax.adam(self.learning_rate).update(gradient, optimiser)
+            return optax.apply_updates(arrays, updates), optimiser
+
+        def fit() -> tuple[Any, Any]:
+            return lax.fori_loop(0, self.n_steps, step, (trained, optimiser))
+
+        taught = jnp.any(newest < history.weight.shape[0])
+        trained, optimiser = lax.cond(taught, fit, lambda: (trained, optimiser))
+        return eqx.combine(trained, fixed), optimiser
+
+    def gradient(
+        self, theta: scoring.Scorer, theta_0: scoring.Scorer, history: History, newest: Array, key: Key, kept: Key
+    ) -> Any:
+        """Return the gradient of eq:obj, or an unbiased estimate of it within the budget."""
+        lots, parameter_lots = jax.random.split(key)
+
+        def score(theta: scoring.Scorer, features: Array) -> Array:
+            return self.scores(theta, theta_0, features)
+
+        if self.budget is None:
+            n = jax.eval_shape(score, theta, history.documents[:1]).shape[1]
+            targets = history.targets(self.noise_std, n, lots)
+            gradient = fitting.full_gradient(history, theta, score, targets, self.loss)
+        else:
+            gradient = fitting.sampled_gradient(
+                history, newest, self.budget, theta, score, self.noise_std, lots, self.loss
+            )
+        now, start = eqx.filter(theta, eqx.is_array), eqx.filter(theta_0, eqx.is_array)
+        parameter_key = parameter_lots if history.frozen is None else kept
+        pull = fitting.pull_to_start(now, start, self.strength, self.parameter_noise_std, parameter_key)
+        return jax.tree.map(jnp.add, gradient, pull)

@@ -1,0 +1,208 @@
+"""What every ranker of the catalogue promises, whatever its algorithm."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import small
+
+from perturank import metrics, storage
+from perturank.catalogue import rankers
+from perturank.core import Interaction, Query, Ranker, Ranking
+
+K = small.PLACES
+KEYS = jax.random.split(jax.random.key(21), 8)
+P2 = [name for name in rankers() if name.startswith("p2")]
+ONE_OF_EACH_KIND = {str(getattr(p.start, "__self__", p.name)): p.name for p in reversed(rankers().values())}
+
+every_ranker = pytest.mark.parametrize("name", rankers())
+
+
+@dataclass(frozen=True)
+class Case:
+    """A ranker before and after two lists were clicked."""
+
+    fresh: Any
+    interactions: tuple[Interaction, ...]
+    learned: Any
+
+
+@cache
+def case(name: str) -> Case:
+    ranker = fresh = small.ranker(name)
+    interactions = []
+    for t in range(2):
+        query = small.query(9, seed=t)
+        ranking = ranker.rank(query, KEYS[t], K)
+        interactions.append(Interaction.of(query, ranking, ranking.documents[1:3]))
+        ranker = ranker.learn(interactions[-1], KEYS[t])
+    return Case(fresh, tuple(interactions), ranker)
+
+
+def must_be_a_list(ranking: Ranking, n: int) -> None:
+    """Check that the list holds different real documents, and padding only when they have run out."""
+    order, shown = np.asarray(ranking.order), ranking.documents
+    assert int(ranking.n) == len(shown) == min(n, len(order))
+    assert len(set(order.tolist())) == len(order)
+    assert (shown < n).all()
+    assert (order[len(shown) :] >= n).all()
+    free = np.asarray(ranking.free)
+    assert (free[: len(shown)] >= 1).all()
+    assert (free[: len(shown)] <= n - np.arange(len(shown))).all()
+    assert (free[len(shown) :] == 0).all()
+    if ranking.log_propensity is not None:
+        assert float(ranking.log_propensity) <= 1e-6
+        assert float(ranking.log_propensity) >= -sum(np.log(n - place) for place in range(len(shown))) - 20
+
+
+@every_ranker
+def test_it_is_a_ranker_with_settings_that_json_can_hold(name: str) -> None:
+    ranker: Any = case(name).fresh
+    assert isinstance(case(name).fresh, Ranker)
+    assert ranker.n_features == small.N_FEATURES
+    assert ranker.settings.changed(**json.loads(json.dumps(ranker.settings.as_dict()))) == ranker.settings
+    own = rankers()[name].settings
+    assert own.changed(**json.loads(json.dumps(own.as_dict(), allow_nan=False))) == own
+
+
+@every_ranker
+@pytest.mark.parametrize("n", [1, 2, 4, 9, 16])
+def test_it_shows_a_permutation_of_the_documents(name: str, n: int) -> None:
+    query = small.query(n, seed=n)
+    for ranker in (case(name).fresh, case(name).learned):
+        for key in KEYS[:3]:
+            must_be_a_list(ranker.rank(query, key, K), n)
+        assert ranker.score(query).shape == (16,)
+
+
+@every_ranker
+def test_it_ranks_and_learns_with_the_same_bits_from_the_same_key_and_others_from_another(name: str) -> None:
+    ranker, query = case(name).learned, small.query(9, seed=5)
+    one, other = (ranker.rank(query, KEYS[3], K) for _ in range(2))
+    assert small.same_bits(one, other)
+    lists = {tuple(case(name).fresh.rank(query, key, K).documents.tolist()) for key in KEYS}
+    assert len(lists) > 1
+    again, interaction = case(name).fresh, case(name).interactions[0]
+    assert small.same_bits(again.learn(interaction, KEYS[0]), again.learn(interaction, KEYS[0]))
+
+
+@every_ranker
+def test_learning_leaves_the_old_ranker_alone_and_makes_another(name: str) -> None:
+    ranker, interaction = case(name).learned, case(name).interactions[0]
+    before = small.arrays(ranker)
+    later = ranker.learn(interaction, KEYS[4])
+    for old, now in zip(before, small.arrays(ranker), strict=True):
+        assert old.tobytes() == now.tobytes()
+    assert type(later) is type(ranker)
+    if not name.startswith(("random", "dbgd", "mgd")):  # a duel may be lost
+        assert not small.same_bits(later, ranker)
+
+
+@every_ranker
+def test_feedback_may_be_late_repeated_or_empty(name: str) -> None:
+    start, first = case(name).fresh, case(name).interactions[0]
+    silent = Interaction(first.shown, jnp.zeros_like(first.clicks), first.memo)
+    full = Interaction(first.shown, jnp.ones_like(first.clicks), first.memo)
+    ranker = case(name).learned.learn(first, KEYS[5])  # clicks on a list that an older version showed
+    for interaction in (first, silent, full, first):
+        ranker = ranker.learn(interaction, KEYS[5])
+    assert small.is_finite(ranker)
+    must_be_a_list(ranker.rank(small.query(9), KEYS[5], K), 9)
+    assert small.is_finite(start.learn(silent, KEYS[5]))
+    np.testing.assert_array_equal(start.learn(silent, KEYS[5]).score(small.query(9)), start.score(small.query(9)))
+
+
+@every_ranker
+@pytest.mark.parametrize("n", [1, 2])
+def test_it_learns_from_lists_shorter_than_the_places(name: str, n: int) -> None:
+    ranker, query = case(name).learned, small.query(n, seed=3)
+    for clicked in ([], [0], list(range(n))):
+        ranking = ranker.rank(query, KEYS[6], K)
+        ranker = ranker.learn(Interaction.of(query, ranking, clicked), KEYS[6])
+        assert small.is_finite(ranker)
+    must_be_a_list(ranker.rank(query, KEYS[6], K), n)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND.values())
+def test_a_list_may_have_one_place_or_more_than_there_are_rows(name: str) -> None:
+    ranker, query = case(name).learned, small.query(9)
+    ranking = ranker.rank(query, KEYS[7], 1)
+    must_be_a_list(ranking, 9)
+    assert small.is_finite(ranker.learn(Interaction.of(query, ranking, ranking.documents), KEYS[7]))
+    must_be_a_list(ranker.rank(query, KEYS[7], 20), 9)
+
+
+@every_ranker
+def test_a_prior_is_part_of_the_score(name: str) -> None:
+    prior = np.linspace(3, -3, 9)
+    with_prior, without = small.query(9, prior=prior), small.query(9)
+    for ranker in (case(name).fresh, case(name).learned):
+        difference = np.asarray(ranker.score(with_prior)) - np.asarray(ranker.score(without))
+        np.testing.assert_allclose(difference[:9], prior, atol=1e-5)
+    assert small.is_finite(case(name).learned.learn(case(name).interactions[0], KEYS[0]))
+
+
+@pytest.mark.parametrize("name", P2)
+def test_a_prior_alone_decides_the_first_list(name: str) -> None:
+    prior = np.array([0.0, 3.0, 1.0, 2.0, -1.0, 0.5, 4.0, -2.0, 0.25])
+    for key in KEYS:
+        ranking = case(name).fresh.rank(small.query(9, prior=prior), key, K)
+        assert ranking.documents.tolist() == np.argsort(-prior)[:K].tolist()
+        assert np.asarray(ranking.free).tolist() == [1] * K
+        assert float(ranking.log_propensity) == 0
+
+
+@every_ranker
+def test_a_saved_ranker_goes_on_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    ranker, interaction = case(name).learned, case(name).interactions[1]
+    storage.save(ranker, tmp_path / "ranker")
+    loaded: Any = storage.load(tmp_path / "ranker")
+    assert loaded.settings == ranker.settings
+    assert small.same_bits(loaded, ranker)
+    query = small.query(9, seed=8)
+    assert small.same_bits(loaded.rank(query, KEYS[0], K), ranker.rank(query, KEYS[0], K))
+    assert small.same_bits(loaded.learn(interaction, KEYS[1]), ranker.learn(interaction, KEYS[1]))
+
+
+@every_ranker
+def test_room_changes_nothing_but_the_room(name: str) -> None:
+    ranker, query = case(name).learned, small.query(9, seed=8)
+    roomy = ranker.with_room(200, K)
+    assert small.same_bits(roomy.score(query), ranker.score(query))
+    assert small.same_bits(roomy.with_room(1, K), roomy)
+
+
+@every_ranker
+def test_the_share_of_uncertain_pairs_is_a_share_or_not_defined(name: str) -> None:
+    for ranker in (case(name).fresh, case(name).learned):
+        share = ranker.uncertain(small.query(9))
+        assert share is None or 0 <= float(share) <= 1
+
+
+@pytest.mark.parametrize("name", [name for name in rankers() if name != "random"])
+def test_it_learns_an_easy_problem_from_perfect_users(name: str) -> None:
+    data = small.easy(8, (9,), seed=3)
+    queries = [(Query.of(x), jnp.asarray(np.pad(y, (0, 7)))) for x, y in map(data.query, range(8))]
+    ranker, click = small.ranker(name), eqx.filter_jit(type(small.PERFECT).click)
+
+    def ndcg() -> float:
+        scores = np.concatenate([np.asarray(ranker.score(query))[:9] for query, _ in queries])
+        return metrics.mean_ndcg(scores, data.labels, data.offsets, k=K)
+
+    random = np.mean([metrics.mean_ndcg(np.zeros(72), data.labels, data.offsets, k=K, seed=seed) for seed in range(20)])
+    keys = jax.random.split(jax.random.key(2), (150, 3))
+    for t in range(150):
+        query, grades = queries[t % 8]
+        ranking = ranker.rank(query, keys[t, 0], K)
+        clicks = click(small.PERFECT, grades[ranking.order], query.mask[ranking.order], keys[t, 1])
+        ranker = ranker.learn(Interaction.observed(query, ranking, clicks), keys[t, 2])
+    assert ndcg() > random + 0.4 * (1 - random)
