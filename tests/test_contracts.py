@@ -133,12 +133,11 @@ def test_it_learns_from_lists_shorter_than_the_places(name: str, n: int) -> None
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND.values())
-def test_a_list_may_have_one_place_or_more_than_there_are_rows(name: str) -> None:
+def test_a_list_may_have_one_place(name: str) -> None:
     ranker, query = case(name).learned, small.query(9)
     ranking = ranker.rank(query, KEYS[7], 1)
     must_be_a_list(ranking, 9)
     assert small.is_finite(ranker.learn(Interaction.of(query, ranking, ranking.documents), KEYS[7]))
-    must_be_a_list(ranker.rank(query, KEYS[7], 20), 9)
 
 
 @every_ranker
@@ -175,10 +174,19 @@ def test_a_saved_ranker_goes_on_with_the_same_bits(name: str, tmp_path: Path) ->
 
 @every_ranker
 def test_room_changes_nothing_but_the_room(name: str) -> None:
-    ranker, query = case(name).learned, small.query(9, seed=8)
+    ranker = case(name).learned
     roomy = ranker.with_room(200, K)
-    assert small.same_bits(roomy.score(query), ranker.score(query))
     assert small.same_bits(roomy.with_room(1, K), roomy)
+    for now, before in zip(small.arrays(roomy), small.arrays(ranker), strict=True):
+        if before.shape == now.shape:
+            assert now.tobytes() == before.tobytes()
+        elif now.dtype != np.int32:  # all but the cells of hash tables begin like the old ones
+            np.testing.assert_array_equal(now[: len(before)], before)
+            assert not now[len(before) :].any()
+
+
+def test_a_list_is_never_longer_than_the_padded_query() -> None:
+    must_be_a_list(case("pdgd-linear").learned.rank(small.query(9), KEYS[7], 20), 9)
 
 
 @every_ranker
@@ -188,21 +196,32 @@ def test_the_share_of_uncertain_pairs_is_a_share_or_not_defined(name: str) -> No
         assert share is None or 0 <= float(share) <= 1
 
 
+EASY = small.easy(8, (9,), seed=3)
+
+
+@cache
+def lessons() -> list[tuple[Query, Any, Any]]:
+    """Return the queries of 150 rounds with their grades and three keys each, made once for all rankers."""
+    queries = [(Query.of(x), jnp.asarray(np.pad(y, (0, 7)))) for x, y in map(EASY.query, range(8))]
+    keys = jax.random.key_data(jax.random.split(jax.random.key(2), (150, 3)))
+    return [(*queries[t % 8], [jax.random.wrap_key_data(key) for key in np.asarray(keys)[t]]) for t in range(150)]
+
+
+@eqx.filter_jit
+def answered(query: Query, order: Any, grades: Any, key: Any) -> tuple[Query, Any]:
+    """Return what was shown, and a perfect user's clicks on it."""
+    shown = query.take(order)
+    return shown, small.PERFECT.click(grades[order], shown.mask, key)
+
+
 @pytest.mark.parametrize("name", [name for name in rankers() if name != "random"])
 def test_it_learns_an_easy_problem_from_perfect_users(name: str) -> None:
-    data = small.easy(8, (9,), seed=3)
-    queries = [(Query.of(x), jnp.asarray(np.pad(y, (0, 7)))) for x, y in map(data.query, range(8))]
-    ranker, click = small.ranker(name), eqx.filter_jit(type(small.PERFECT).click)
-
-    def ndcg() -> float:
-        scores = np.concatenate([np.asarray(ranker.score(query))[:9] for query, _ in queries])
-        return metrics.mean_ndcg(scores, data.labels, data.offsets, k=K)
-
-    random = np.mean([metrics.mean_ndcg(np.zeros(72), data.labels, data.offsets, k=K, seed=seed) for seed in range(20)])
-    keys = jax.random.split(jax.random.key(2), (150, 3))
-    for t in range(150):
-        query, grades = queries[t % 8]
-        ranking = ranker.rank(query, keys[t, 0], K)
-        clicks = click(small.PERFECT, grades[ranking.order], query.mask[ranking.order], keys[t, 1])
-        ranker = ranker.learn(Interaction.observed(query, ranking, clicks), keys[t, 2])
-    assert ndcg() > random + 0.4 * (1 - random)
+    ranker = small.ranker(name)
+    for query, grades, keys in lessons():
+        ranking = ranker.rank(query, keys[0], K)
+        shown, clicks = answered(query, ranking.order, grades, keys[1])
+        ranker = ranker.learn(Interaction(shown, clicks, ranking.memo), keys[2])
+    scores = np.concatenate([np.asarray(ranker.score(query))[:9] for query, _, _ in lessons()[:8]])
+    ndcg = metrics.mean_ndcg(scores, EASY.labels, EASY.offsets, k=K)
+    random = np.mean([metrics.mean_ndcg(0 * scores, EASY.labels, EASY.offsets, k=K, seed=seed) for seed in range(20)])
+    assert ndcg > random + 0.4 * (1 - random)

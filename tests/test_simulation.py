@@ -142,8 +142,9 @@ def world(top: int = TOP) -> World:
     return World(Shelf.of(small.fold().train, top), small.PERFECT, streams(3), top)
 
 
-@pytest.mark.parametrize("name", ["p2linrank", "p2neurrank"])
-def test_spare_room_changes_nothing(name: str) -> None:
+def test_spare_room_changes_nothing() -> None:
+    name = "p2linrank"
+
     def after_30_rounds(n_rounds: int) -> tuple[Any, np.ndarray, np.ndarray]:
         start: Any = catalogue.published(name).make(5, streams(3)[START], small.settings(name))
         return simulation.rounds_done(world(), start.with_room(n_rounds, TOP), 0, 30)
@@ -163,7 +164,7 @@ def test_changing_the_ranker_never_changes_which_queries_come() -> None:
         return (np.searchsorted(small.fold().train.offsets, rows, side="right") - 1).tolist()
 
     queries = drawn("pdgd-linear")
-    assert queries == drawn("epsilon-greedy-linear") == drawn("random")
+    assert queries == drawn("random")
     assert set(queries) == set(range(12))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from oracles.data import Write, letor
 
+from perturank import machine
 from perturank.datasets import cache, load
 from perturank.datasets.svmlight import Text, read
 from perturank.errors import BadInput
@@ -116,16 +117,16 @@ def test_an_entry_made_meanwhile_by_another_process_is_used(write: Write) -> Non
         return parse()
 
     assert cache.cached(path, {}, slow).dataset.n_queries == 5
-    assert len(entries(cache.folder())) == 1
+    assert len(entries(machine.cache_folder())) == 1
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert cache.folder() == tmp_path / "cache"
+    assert machine.cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("PERTURANK_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.folder() == tmp_path / "perturank"
+    assert machine.cache_folder() == tmp_path / "perturank"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache.folder() == Path.home() / ".cache" / "perturank"
+    assert machine.cache_folder() == Path.home() / ".cache" / "perturank"
 
 
 def _parsing(path: Path) -> Callable[[], Text]:

@@ -99,7 +99,7 @@ def test_a_prior_is_an_offset_of_the_scores() -> None:
 
 def test_fits_of_the_symmetric_loss_descend_round_by_round_to_where_its_slope_is_zero() -> None:
     theta, losses = np.zeros((5, 3)), []
-    for _ in range(8):
+    for _ in range(14):
         losses.append([with_prior("symmetric", theta[:, n], n) for n in range(3)])
         theta = fitted(history(True), theta, "symmetric")
     assert (np.diff(losses, axis=0) < 1e-3).all()

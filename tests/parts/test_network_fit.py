@@ -70,17 +70,18 @@ def test_the_gradient_is_that_of_the_objective_with_its_regulariser() -> None:
 
 def test_a_round_without_a_pair_moves_nothing_and_one_with_a_pair_does() -> None:
     theta, theta_0 = networks()
+    fit = replace(FIT, budget=16)
     start = FIT.optimiser(theta)
-    still, state = fitted(FIT, theta, theta_0, start, history(), jnp.asarray([NONE]), KEY, KEPT)
+    still, state = fitted(fit, theta, theta_0, start, history(), jnp.asarray([NONE]), KEY, KEPT)
     assert small.same_bits((still, state), (theta, start))
-    moved, state = fitted(FIT, theta, theta_0, start, history(), jnp.asarray([0]), KEY, KEPT)
+    moved, state = fitted(fit, theta, theta_0, start, history(), jnp.asarray([0]), KEY, KEPT)
     assert not small.same_bits(moved, theta)
     assert int(state[0].count) == FIT.n_steps
 
 
 def test_noise_on_the_regulariser_is_kept_where_noise_on_clicks_is_frozen() -> None:
     theta, theta_0 = networks()
-    noisy = replace(FIT, parameter_noise_std=0.3)
+    noisy = replace(FIT, parameter_noise_std=0.3, budget=16)
     for n_frozen in (None, 2):
         one, other = (
             gradient(noisy, theta, theta_0, history(n_frozen), jnp.asarray([0]), jax.random.key(seed), KEPT)

@@ -52,6 +52,7 @@ def lists(order: Any, k: int) -> list[tuple[int, ...]]:
 
 
 def draws(one: Callable[[Array], Any]) -> Any:
+    """Return `one(key)` for very many keys."""
     return jax.jit(jax.vmap(one))(KEYS)
 
 
@@ -74,16 +75,18 @@ CONFIDENT[0, 1] = CONFIDENT[1, 2] = CONFIDENT[3, 1] = True
 AGREED = certainty.unanimous(np.array([[1.0, 3.0, 2.0, 0.0], [1.0, 2.0, 3.0, 0.5]]))
 
 
-@pytest.mark.parametrize("certain", [AGREED, CONFIDENT, np.zeros((N, N), bool)], ids=["agreed", "confident", "none"])
 @pytest.mark.parametrize("k", [3, 6])
-def test_topological_lists_follow_certain_orders_and_are_uniform_otherwise(certain: np.ndarray, k: int) -> None:
-    matrix = padded(certain).astype(bool)
-    before = jnp.sum(matrix, axis=0, dtype=jnp.int32)
-    shown = draws(lambda key: ordering.topological(before, lambda pick: matrix[pick], MASK, key, k))
-    law = oracle.topological_lists(certain, k)
-    must_be_exact(
-        shown, law, k, lambda order: [len(oracle.free(certain, order[:place])) for place in range(len(order))]
-    )
+def test_topological_lists_follow_certain_orders_and_are_uniform_otherwise(k: int) -> None:
+    def one(key: Array, matrix: Array) -> Shown:
+        before = jnp.sum(matrix, axis=0, dtype=jnp.int32)
+        return ordering.topological(before, lambda pick: matrix[pick], MASK, key, k)
+
+    run = jax.jit(jax.vmap(one, (0, None)))
+    for certain in (AGREED, CONFIDENT, np.zeros((N, N), bool)):
+        n_free = lambda order, certain=certain: [
+            len(oracle.free(certain, order[:place])) for place in range(len(order))
+        ]
+        must_be_exact(run(KEYS, padded(certain).astype(bool)), oracle.topological_lists(certain, k), k, n_free)
 
 
 SCORES = np.array([2.0, 3.0, 1.0, 2.5])  # agrees with the orders below
@@ -93,13 +96,13 @@ CHAINED = np.zeros((N, N), bool)
 CHAINED[1, 3] = CHAINED[3, 0] = CHAINED[3, 2] = CHAINED[1, 0] = CHAINED[1, 2] = True
 
 
-@pytest.mark.parametrize("certain", [SPLIT, CHAINED, np.zeros((N, N), bool)], ids=["split", "chained", "none"])
-@pytest.mark.parametrize("k", [3, 6])
-def test_blocks_keep_their_order_and_are_shuffled_whole(certain: np.ndarray, k: int) -> None:
-    matrix = padded(certain).astype(bool)
-    shown = draws(lambda key: ordering.blocks(padded(SCORES, 9.0), matrix, MASK, key, k))
-    sizes = [n for block in oracle.blocks(certain) for n in range(len(block), 0, -1)]
-    must_be_exact(shown, oracle.block_lists(certain, k), k, lambda order: sizes[: len(order)])
+def test_blocks_keep_their_order_and_are_shuffled_whole() -> None:
+    k = 3
+    run = jax.jit(jax.vmap(lambda key, c: ordering.blocks(padded(SCORES, 9.0), c, MASK, key, k), (0, None)))
+    for certain in (SPLIT, CHAINED, np.zeros((N, N), bool)):
+        sizes = [n for block in oracle.blocks(certain) for n in range(len(block), 0, -1)]
+        n_free = lambda order, sizes=sizes: sizes[: len(order)]
+        must_be_exact(run(KEYS, padded(certain).astype(bool)), oracle.block_lists(certain, k), k, n_free)
 
 
 def test_blocks_of_many_random_orders_are_those_of_the_oracle() -> None:
@@ -141,20 +144,12 @@ def test_a_plackett_luce_list_of_scores_far_apart_has_its_exact_probability() ->
     assert float(shown.log_propensity) == pytest.approx(np.log(0.5), rel=1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-def test_epsilon_greedy_lists_are_the_best_but_for_random_places(epsilon: float) -> None:
-    scores, k = [0.5, -1.0, 0.5, 1.5], 3
+@pytest.mark.parametrize("epsilon, k", [(0.0, 3), (0.3, 6)])
+def test_epsilon_greedy_lists_are_the_best_but_for_random_places(epsilon: float, k: int) -> None:
+    scores = [0.5, -1.0, 0.5, 1.5]
     shown = draws(lambda key: ordering.epsilon_greedy(padded(scores, 9.0), MASK, epsilon, key, k))
     n_free = lambda order: [N - place for place in range(len(order))] if epsilon else [1, 2, 1]
     must_be_exact(shown, oracle.epsilon_greedy_lists(scores, k, epsilon), k, n_free)
-
-
-def test_epsilon_greedy_lists_longer_than_the_query_end_with_padding() -> None:
-    scores = [0.5, -1.0, 0.5, 1.5]
-    shown = draws(lambda key: ordering.epsilon_greedy(padded(scores, 9.0), MASK, 0.3, key, V))
-    must_be_exact(
-        shown, oracle.epsilon_greedy_lists(scores, V, 0.3), V, lambda order: [N - place for place in range(len(order))]
-    )
 
 
 RANKINGS = [[0, 1, 2, 3], [3, 1, 0, 2], [0, 3, 1, 2]]
@@ -192,7 +187,7 @@ def test_a_team_draft_is_that_of_the_oracle(n_rankers: int, k: int) -> None:
         assert free[n_real:] == [0] * (k - n_real)
 
 
-@pytest.mark.parametrize("n_rankers, k, tau", [(2, 3, 3.0), (3, 6, 1.0)])
+@pytest.mark.parametrize("n_rankers, k, tau", [(3, 6, 2.0)])
 def test_a_probabilistic_interleaving_is_that_of_the_oracle(n_rankers: int, k: int, tau: float) -> None:
     rankings = RANKINGS[:n_rankers]
     shown, shares = draws(lambda key: ordering.probabilistic_interleaving(scores_of(rankings), MASK, key, k, tau))

@@ -4,6 +4,7 @@ from functools import cache
 from math import sqrt
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +21,8 @@ KEY = jax.random.key(2)
 
 @cache
 def centred(widths: tuple[int, ...]) -> Network:
-    return scoring.network(5, widths, KEY, "centred")
+    net: Network = eqx.filter_jit(lambda key: scoring.network(5, widths, key, "centred"))(KEY)
+    return net
 
 
 def layers(net: Any) -> list[np.ndarray]:
@@ -75,14 +77,14 @@ def test_a_shortcut_adds_a_linear_path() -> None:
 
 @pytest.mark.parametrize("start, n_in", [("zero", 400), ("centred", 100)])
 def test_hidden_weights_have_the_variance_that_keeps_signals_alive(start: Start, n_in: int) -> None:
-    (weight,) = scoring.network(400, (100,), KEY, start).hidden
+    (weight,) = eqx.filter_jit(lambda key: scoring.network(400, (100,), key, start))(KEY).hidden
     assert float(jnp.std(weight)) == pytest.approx(sqrt(2 / n_in), rel=5 / sqrt(2 * weight.size))
 
 
 def test_an_ensemble_is_many_networks_in_one() -> None:
     keys = jax.random.split(KEY, 3)
     alone = [scoring.network(5, (8,), key, "centred") for key in keys]
-    together = scoring.ensemble(lambda key: scoring.network(5, (8,), key, "centred"), 3, KEY)
+    together = eqx.filter_jit(scoring.ensemble)(lambda key: scoring.network(5, (8,), key, "centred"), 3, KEY)
     scores = scoring.ensemble_scores(together, jnp.asarray(X))
     np.testing.assert_allclose(scores, np.stack([net(jnp.asarray(X)) for net in alone], 1), rtol=1e-4, atol=1e-5)
     assert len(set(np.asarray(scores)[0].tolist())) == 3

@@ -9,7 +9,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import small
@@ -105,9 +104,11 @@ def test_frozen_noise_keeps_its_rankers_where_they_are_until_something_new_is_cl
 
 # Fits
 
+PLAIN: dict[str, Any] = {"noise_std": 0.0, "l2": 0.5}
+
 
 def test_without_noise_all_rankers_are_the_plain_fit_and_all_orders_are_certain() -> None:
-    ranker = trained("p2linrank", LISTS, noise_std=0.0, l2=0.5)
+    ranker = trained("p2linrank", LISTS, **PLAIN)
     (winners, losers), weight = pairs(LISTS)[0].T, pairs(LISTS)[1]
     expected = objective.linear_fit(X[winners] - X[losers], 1.0, 0.5, weight=weight)
     for n in range(2):
@@ -119,11 +120,10 @@ def test_without_noise_all_rankers_are_the_plain_fit_and_all_orders_are_certain(
     np.testing.assert_allclose(ranker.score(QUERY)[:9], X @ expected, atol=1e-2 * np.abs(X @ expected).max())
 
 
-@pytest.mark.parametrize("budget", [None, 32])
-def test_a_network_goes_down_to_a_minimum_of_the_objective(budget: int | None) -> None:
+def test_a_network_goes_down_to_a_minimum_of_the_objective() -> None:
     l2, widths = 0.02, 8
     ranker = trained(
-        "p2neurrank", LISTS[:2], noise_std=0.0, l2=l2, budget=budget, start="centred", learning_rate=0.003, n_steps=4000
+        "p2neurrank", LISTS[:2], noise_std=0.0, l2=l2, budget=32, start="centred", learning_rate=0.003, n_steps=4000
     )
     (winners, losers), weight = pairs(LISTS[:2])[0].T, pairs(LISTS[:2])[1]
     for n in range(2):
@@ -155,9 +155,7 @@ def first_lists(name: str, n_draws: int = 12_000) -> Any:
     return run(ranker, jax.random.split(jax.random.key(1), n_draws))
 
 
-@pytest.mark.parametrize(
-    "name", ["p2linrank", "p2neurrank", "p2linrank-paper", "p2neurrank-paper", "pairrank", "pairrank-diag"]
-)
+@pytest.mark.parametrize("name", ["p2linrank", "p2neurrank", "p2neurrank-paper", "pairrank"])
 def test_before_any_click_all_lists_are_equally_likely(name: str) -> None:
     lists = first_lists(name)
     n_draws = lists.order.shape[0]
@@ -167,15 +165,12 @@ def test_before_any_click_all_lists_are_equally_likely(name: str) -> None:
     assert sorted(map(tuple, found.tolist())) == sorted(permutations(range(4), 3))
     p = 1 / 24
     assert (np.abs(counts - n_draws * p) < 5 * np.sqrt(n_draws * p * (1 - p))).all()
-    assert float(small.ranker(name).uncertain(small.query(4))) == 1
 
 
 def test_a_prior_is_certain_until_clicks_teach_otherwise() -> None:
-    prior = jnp.linspace(0.09, 0.01, 9)
-    query = small.query(9, seed=2, prior=np.asarray(prior))
-    for name in ("p2linrank", "p2neurrank"):
-        ranker = small.ranker(name, **PAPER, l2=0.05)
-        assert ranker.rank(query, jax.random.key(0), 9).documents.tolist() == list(range(9))
-        for t in range(40):
-            ranker = ranker.learn(small.interaction(query, [0, 1, 2, 8], [3]), jax.random.key(t))
-        assert int(ranker.rank(query, jax.random.key(0), 9).documents[0]) == 8
+    query = small.query(9, seed=2, prior=np.linspace(0.09, 0.01, 9))
+    ranker = small.ranker("p2linrank", **PAPER | PLAIN)
+    assert ranker.rank(query, jax.random.key(0), 4).documents.tolist() == [0, 1, 2, 3]
+    for t in range(20):
+        ranker = ranker.learn(small.interaction(query, [0, 1, 2, 8], [3]), jax.random.key(t))
+    assert int(ranker.rank(query, jax.random.key(0), 4).documents[0]) == 8

@@ -20,7 +20,7 @@ import numpy as np
 from perturank.datasets.dataset import Dataset
 from perturank.datasets.svmlight import Text
 from perturank.errors import BadInput
-from perturank.machine import cache_folder as folder
+from perturank.machine import cache_folder
 
 FORMAT = 1
 ARRAYS = ("features", "labels", "offsets", "qids")
@@ -29,7 +29,7 @@ SMALL = ARRAYS[1:]  # checked byte by byte on opening; the features only by thei
 
 def cached(path: Path, options: Mapping[str, Any], parse: Callable[[], Text]) -> Text:
     """Return the parsed file from the cache; parse and keep it where it is not there yet."""
-    entry = folder() / f"{_digest(path)}-{_short(json.dumps([FORMAT, dict(options)], sort_keys=True).encode())}"
+    entry = cache_folder() / f"{_digest(path)}-{_short(json.dumps([FORMAT, dict(options)], sort_keys=True).encode())}"
     if not _exists(entry):
         _keep(entry, parse)
     return _opened(entry, path.name)
@@ -108,6 +108,6 @@ def _file(entry: Path, array: str) -> Path:
 
 def _unusable(error: OSError) -> BadInput:
     return BadInput(
-        f"cannot use the cache folder {folder()}: {error.strerror}",
+        f"cannot use the cache folder {cache_folder()}: {error.strerror}",
         "set PERTURANK_CACHE to a folder that you can write to",
     )

@@ -33,7 +33,7 @@ class P2Settings(Settings):
     noise: Literal["fresh", "frozen"] = hyper(
         "fresh", "redrawn for the whole history each round, or once per pair and kept"
     )
-    l2: float = hyper(30.0, "strength of the pull towards the start", "λ", POSITIVE)
+    l2: float = hyper(10.0, "strength of the pull towards the start", "λ", POSITIVE)
     examined_beyond: int = hyper(
         1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
     )
@@ -53,7 +53,7 @@ class P2LinSettings(P2Settings):
 class P2NeurSettings(P2Settings):
     """Hyper-parameters of P²NeurRank."""
 
-    l2: float = hyper(0.3, "strength of the pull towards the start, times the width m", "λ", POSITIVE)
+    l2: float = hyper(0.5, "strength of the pull towards the start, times the width m", "λ", POSITIVE)
     perturb: Literal["clicks", "clicks+parameters"] = hyper(
         "clicks", "perturb the regulariser too (the appendix's variant)"
     )
