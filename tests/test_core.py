@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import small
 
+from perturank import catalogue
 from perturank.core import Interaction, Query, Ranking, bucket
 from perturank.errors import BadInput
 
@@ -100,3 +101,13 @@ def test_values_pass_through_compiled_functions() -> None:
     query = small.query(6)
     again = jax.jit(lambda q: q.take(jnp.asarray([3, 1])))(query)
     assert small.same_bits(again, query.take(jnp.asarray([3, 1])))
+
+
+def test_a_query_that_does_not_fit_the_ranker_is_refused() -> None:
+    ranker = catalogue.make("pdgd-linear", 3)
+    with pytest.raises(BadInput, match=r"have 2 features; this ranker was made for 3"):
+        ranker.rank(Query.of(np.ones((4, 2))), jax.random.key(0))
+    with pytest.raises(BadInput, match="k is 0"):
+        ranker.rank(Query.of(np.ones((4, 3))), jax.random.key(0), 0)
+    with pytest.raises(BadInput, match="n_features is 0"):
+        catalogue.make("pdgd-linear", 0)

@@ -10,7 +10,7 @@ import pytest
 import small
 from safetensors.numpy import load_file, save_file
 
-from perturank import storage
+from perturank import catalogue, storage
 from perturank.errors import BadInput
 
 
@@ -118,3 +118,15 @@ def test_a_ranker_of_ones_own_is_refused_until_it_is_published(tmp_path: Path) -
     with pytest.raises(BadInput, match="Mine is not in the catalogue"):
         storage.save(Mine(small.settings("random"), 5), tmp_path / "mine")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_a_ranker_in_its_header_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    storage.write(path, {"a": np.zeros(2)}, {"format": storage.FORMAT})
+    with pytest.raises(BadInput, match="does not say its ranker"):
+        storage.load(path)
+
+
+def test_a_variant_is_saved_under_its_own_name() -> None:
+    assert storage.header_of(catalogue.make("mgd-linear", 3))["ranker"] == "mgd-linear"
+    assert storage.header_of(catalogue.make("dbgd-linear", 3))["ranker"] == "dbgd-linear"

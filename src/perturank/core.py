@@ -65,6 +65,17 @@ class Query(eqx.Module):
             jnp.asarray(np.pad(scores, (0, pad))),
         )
 
+    def places(self, n_features: int, k: int) -> int:
+        """Return how many places a list of at most k has; a query that does not fit the ranker is refused."""
+        if self.features.shape[1] != n_features:
+            raise BadInput(
+                f"the query's documents have {self.features.shape[1]} features",
+                f"this ranker was made for {n_features}",
+            )
+        if k < 1:
+            raise BadInput(f"k is {k}", "a list has 1 place or more")
+        return min(k, self.mask.shape[0])
+
     def take(self, order: Array) -> Query:
         """Return the documents at these rows."""
         return Query(self.features[order], self.mask[order], self.ids[order], self.prior[order])

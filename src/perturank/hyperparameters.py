@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -88,7 +89,7 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
             return value
         if kind is int and isinstance(value, int) and not isinstance(value, bool):
             return value
-        if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and value == value:
+        if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
         if kind is str and isinstance(value, str):
             return value

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from perturank.core import Key, Ranker
+from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 
 
@@ -27,5 +28,7 @@ class Published:
 
     def make(self, n_features: int, key: Key | None = None, settings: Settings | None = None) -> Ranker:
         """Return a new ranker for documents of n_features features."""
+        if n_features < 1:
+            raise BadInput(f"n_features is {n_features}", "it must be 1 or more")
         ranker: Ranker = self.start(settings or self.settings, n_features, jax.random.key(0) if key is None else key)
         return ranker

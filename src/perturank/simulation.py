@@ -207,6 +207,7 @@ def simulate(
         raise BadInput(f"{checkpoint} holds {progress.round} rounds already", f"ask for {progress.round} or more")
     world = World(Shelf.of(plan.fold.train, plan.top), plan.user, keys, plan.top)
     exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(plan.fold.train)
+    longest_chunk = min(longest_chunk, LONGEST_CHUNK)
     n_next = min(longest_chunk, 50)
     compiled: set[Any] = set()
     while progress.round < plan.rounds:

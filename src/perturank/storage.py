@@ -20,6 +20,7 @@ from perturank.__about__ import __version__
 from perturank.catalogue import published, rankers
 from perturank.core import Ranker
 from perturank.errors import BadInput
+from perturank.publishing import Published
 
 FORMAT = 1
 
@@ -37,13 +38,18 @@ def load(path: str | Path) -> Ranker:
 
 def header_of(ranker: Any) -> dict[str, Any]:
     """Return what is needed, beside the arrays, to make the ranker again."""
-    names = [p.name for p in rankers().values() if type(p.settings) is type(ranker.settings) and p.makes(type(ranker))]
-    if not names:
+    mine = ranker.settings.as_dict()
+
+    def n_changed(entry: Published) -> int:
+        return sum(value != mine[name] for name, value in entry.settings.as_dict().items())
+
+    same = [p for p in rankers().values() if type(p.settings) is type(ranker.settings) and p.makes(type(ranker))]
+    if not same:
         raise BadInput(f"{type(ranker).__name__} is not in the catalogue", "publish it in its file to save it")
     return {
         "format": FORMAT,
         "version": __version__,
-        "ranker": names[0],
+        "ranker": min(same, key=n_changed).name,  # variants of one class differ in their settings alone
         "n_features": ranker.n_features,
         "settings": ranker.settings.as_dict(),
     }
@@ -57,6 +63,9 @@ def arrays_of(ranker: Any) -> dict[str, np.ndarray]:
 
 def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: str | Path) -> Ranker:
     """Return the ranker with these arrays and header."""
+    lacking = [name for name in ("ranker", "n_features", "settings") if name not in header]
+    if lacking:
+        raise BadInput(f"{path} does not say its {lacking[0]}", "use another copy of it")
     entry = published(header["ranker"])
     blank = entry.make(int(header["n_features"]), settings=entry.settings.changed(**header["settings"]))
     dynamic, static = eqx.partition(blank, eqx.is_array)
@@ -99,7 +108,7 @@ def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise BadInput(f"{path} does not exist", "check the path") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise BadInput(f"{path} is damaged or not a safetensors file ({error})", "use another copy of it") from None
-    if header is None:
+    if not isinstance(header, dict):
         raise BadInput(f"{path} was not written by perturank", "save a ranker with perturank.save")
     if header.get("format") != FORMAT:
         raise BadInput(

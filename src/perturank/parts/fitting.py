@@ -175,8 +175,8 @@ class _Newton(NamedTuple):
 def descended(problem: LinearProblem, theta: Array, bound: Array) -> Array:
     """Return the weights after a few steps of gradient descent in the norm of the curvature bound; [d, N].
 
-    The curvature of the symmetric loss stays below 0.77 of the bound, so a step of 2 still descends,
-    and is quicker where the loss is flat.
+    Without noise the curvature of the symmetric loss stays below 0.77 of the bound, so a step of 2
+    still descends, and is quicker where the loss is flat.
     """
     factor = jsl.cho_factor(bound, lower=True)
 

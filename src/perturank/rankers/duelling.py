@@ -58,7 +58,7 @@ class Duelling(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return the lists of the ranker and its candidates, interleaved; the memo names directions and teams."""
-        s, mask, k = self.settings, query.mask, min(k, query.mask.shape[0])
+        s, mask, k = self.settings, query.mask, query.places(self.n_features, k)
         keys = jax.random.split(key, 3)
         directions = self._directions(keys[0])
         candidates = eqx.apply_updates(self.theta, jax.tree.map(lambda u: s.step * u, directions))

@@ -56,7 +56,7 @@ class EpsilonGreedy(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return the best list with each place random with probability ε."""
-        k = min(k, query.mask.shape[0])
+        k = query.places(self.n_features, k)
         return ordering.epsilon_greedy(self.score(query), query.mask, self.settings.epsilon, key, k).ranking(query.mask)
 
     def uncertain(self, query: Query) -> None:

@@ -112,9 +112,8 @@ class OlRankNet(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list that follows the certain orders and explores the others."""
-        certain = self.certain(query)
+        k, certain = query.places(self.n_features, k), self.certain(query)
         before = jnp.sum(certain, axis=0, dtype=jnp.int32)
-        k = min(k, query.mask.shape[0])
         return ordering.topological(before, lambda pick: certain[pick], query.mask, key, k).ranking(query.mask)
 
     @eqx.filter_jit

@@ -84,7 +84,6 @@ def omega(settings: P2Settings, interaction: Interaction, key: Key) -> Pairs:
 
 def ranked(scores: Array, mask: Array, settings: P2Settings, key: Key, k: int) -> Ranking:
     """Return the list that follows the orders on which all rankers agree; scores [V, N] (alg:model, lines 7-15)."""
-    k = min(k, mask.shape[0])
     if settings.sort == "blocks":
         certain = certainty.unanimous(scores, mask)
         return ordering.blocks(jnp.mean(scores, 1), certain, mask, key, k).ranking(mask)
@@ -134,6 +133,7 @@ class P2LinRank(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list that follows the certain orders and explores the others."""
+        k = query.places(self.n_features, k)
         return ranked(self.scores(query), query.mask, self.settings, key, k)
 
     @eqx.filter_jit
@@ -210,6 +210,7 @@ class P2NeurRank(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list that follows the certain orders and explores the others."""
+        k = query.places(self.n_features, k)
         return ranked(self.scores(query), query.mask, self.settings, key, k)
 
     @eqx.filter_jit

@@ -84,7 +84,7 @@ class PairRank(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list that follows the certain orders and explores the others."""
-        k, certain = min(k, query.mask.shape[0]), self.certain(query)
+        k, certain = query.places(self.n_features, k), self.certain(query)
         if self.settings.sort == "blocks":
             certain = certainty.closure(certain)
             return ordering.blocks(self.score(query), certain, query.mask, key, k).ranking(query.mask)

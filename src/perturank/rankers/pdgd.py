@@ -58,8 +58,8 @@ class PDGD(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list drawn from the Plackett–Luce model of the scores."""
-        scores = self.score(query)
-        shown, log_left = ordering.plackett_luce(scores, query.mask, key, min(k, query.mask.shape[0]))
+        k, scores = query.places(self.n_features, k), self.score(query)
+        shown, log_left = ordering.plackett_luce(scores, query.mask, key, k)
         return shown.ranking(query.mask, (scores[shown.order], log_left))
 
     def uncertain(self, query: Query) -> None:

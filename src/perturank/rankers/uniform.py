@@ -38,7 +38,7 @@ class Random(eqx.Module):
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a uniformly random list."""
         flat = jnp.zeros(query.mask.shape[0])
-        return ordering.plackett_luce(flat, query.mask, key, min(k, query.mask.shape[0]))[0].ranking(query.mask)
+        return ordering.plackett_luce(flat, query.mask, key, query.places(self.n_features, k))[0].ranking(query.mask)
 
     def uncertain(self, query: Query) -> None:
         """No order is ever known, so none is measured."""
