@@ -14,6 +14,7 @@ from rich.table import Table
 
 from perturank import machine
 from perturank.__about__ import __version__
+from perturank.cli.interrupting import interruptible
 from perturank.cli.later import catalogue, clicks, datasets, metrics, simulation
 from perturank.cli.printing import progress, table, to_people, to_programs
 from perturank.cli.workers import side_by_side
@@ -124,8 +125,14 @@ def _results(requests: Sequence[Request], jobs: int) -> Generator[Result, None, 
     with progress() as bar:
         task = bar.add_task(requests[0].ranker, total=sum(request.rounds for request in requests))
         if jobs == 1:
-            for request in requests:
-                yield result_of(request, lambda n: bar.advance(task, n))
+            with interruptible() as check:
+
+                def advance(n: int) -> None:
+                    bar.advance(task, n)
+                    check()
+
+                for request in requests:
+                    yield result_of(request, advance)
         else:
             for result in side_by_side(result_of, requests, jobs):
                 bar.advance(task, requests[0].rounds)
