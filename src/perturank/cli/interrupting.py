@@ -12,8 +12,8 @@ from types import FrameType
 def interruptible() -> Generator[Callable[[], None], None, None]:
     """Yield a function that raises KeyboardInterrupt if Ctrl-C was pressed since; a second one raises at once.
 
-    An exception raised wherever the program happens to be can be lost inside compiled code that
-    calls back into Python.
+    An exception raised wherever the program happens to be was seen to get lost on its way out of
+    library code, and the run went on.
     """
     pressed = False
 
