@@ -15,18 +15,11 @@ from perturank.errors import BadInput
 
 @runtime_checkable
 class User(ClickModel, Protocol):
-    """A click model that knows its grades and can be written down."""
+    """A click model that knows how many grades it tells apart."""
 
     @property
     def n_grades(self) -> int:
         """How many grades this user can tell apart."""
-
-    @property
-    def spec(self) -> str:
-        """The user in one line, from which it can be made again."""
-
-    def check(self, grades: ArrayLike) -> None:
-        """Refuse grades without an entry in the table."""
 
 
 def probabilities(values: ArrayLike, name: str = "table") -> Array:
