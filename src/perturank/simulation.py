@@ -118,7 +118,7 @@ class Shelf(eqx.Module):
 def bucket_sizes(lengths: np.ndarray, top: int) -> tuple[int, ...]:
     """Return the lengths to which queries are padded: rounded quartiles, without those that save little."""
     cuts = np.quantile(lengths, np.linspace(0, 1, MOST_BUCKETS + 1)[1:], method="higher")
-    steps = sorted(m << e for m in (2, 3) for e in range(3, 24))  # 16, 24, 32, 48, 64, …
+    steps = sorted(m << e for m in (4, 5, 6, 7) for e in range(2, 24))  # 16, 20, 24, 28, 32, 40, …
     sizes = [next(step for step in steps if step >= max(cut, top)) for cut in cuts]
     kept = [sizes[-1]]
     for size in reversed(sizes[:-1]):

@@ -88,3 +88,28 @@ def test_an_ensemble_is_many_networks_in_one() -> None:
     scores = scoring.ensemble_scores(together, jnp.asarray(X))
     np.testing.assert_allclose(scores, np.stack([net(jnp.asarray(X)) for net in alone], 1), rtol=1e-4, atol=1e-5)
     assert len(set(np.asarray(scores)[0].tolist())) == 3
+
+
+@pytest.mark.parametrize("shortcut", [False, True])
+@pytest.mark.parametrize("widths", [(8,), (8, 6)])
+def test_going_back_through_kept_activities_is_automatic_differentiation(
+    widths: tuple[int, ...], shortcut: bool
+) -> None:
+    nets = scoring.ensemble(lambda key: scoring.network(5, widths, key, "centred", shortcut), 3, jax.random.key(2))
+    x, slopes = jnp.asarray(small.rows(20)), jnp.asarray(np.random.default_rng(1).normal(size=(20, 3)), jnp.float32)
+    scores, kept = scoring.forward(nets, x)
+    np.testing.assert_allclose(scores, scoring.ensemble_scores(nets, x), rtol=1e-5)
+    trained, fixed = eqx.partition(nets, eqx.is_array)
+    expected = jax.vjp(lambda p: scoring.ensemble_scores(eqx.combine(p, fixed), x), trained)[1](slopes)[0]
+    found = scoring.backward(nets, x, kept, slopes)
+    for a, b in zip(small.arrays(found), small.arrays(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_other_modules_are_differentiated_without_keeping_anything() -> None:
+    lines = scoring.Linear(jnp.asarray(np.random.default_rng(1).normal(size=(2, 5)), jnp.float32))
+    x, slopes = jnp.asarray(small.rows(4)), jnp.ones((4, 2))
+    scores, kept = scoring.forward(lines, x)
+    assert kept == ()
+    assert scores.shape == (4, 2)
+    np.testing.assert_allclose(scoring.backward(lines, x, kept, slopes).weight, jnp.stack([x.sum(0)] * 2), rtol=1e-5)

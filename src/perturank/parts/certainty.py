@@ -7,8 +7,11 @@ from functools import reduce
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
+from jax import lax
 
 from perturank.core import Array
+
+ROWS = 8
 
 
 def unanimous(scores: Array, mask: Array) -> Array:
@@ -21,8 +24,25 @@ def unanimous(scores: Array, mask: Array) -> Array:
 
 
 def n_unanimous_before(scores: Array, mask: Array) -> Array:
-    """Return how many documents certainly precede each: those that beat it in every score; [V, N] -> [V]."""
-    return jnp.sum(unanimous(scores, mask), axis=0, dtype=jnp.int32)
+    """Return how many documents certainly precede each: those that beat it in every score; [V, N] -> [V].
+
+    A few rows of the V × V comparisons at a time: none of it is stored.
+    """
+    v = scores.shape[0]
+    columns = tuple(scores.T)
+    uppers = [
+        jnp.pad(jnp.where(mask, column, -jnp.inf), (0, -v % ROWS), constant_values=-jnp.inf).reshape(-1, ROWS)
+        for column in columns
+    ]
+
+    def add_rows(step: Array, before: Array) -> Array:
+        for row in range(ROWS):
+            beats = (upper[step, row] > column for upper, column in zip(uppers, columns, strict=True))
+            before = before + reduce(jnp.logical_and, beats).astype(jnp.int32)
+        return before
+
+    counts = lax.fori_loop(0, uppers[0].shape[0], add_rows, jnp.zeros(v, jnp.int32))
+    return jnp.where(mask, counts, 0)
 
 
 def confident(scores: Array, widths: Array, mask: Array) -> Array:

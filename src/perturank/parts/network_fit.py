@@ -68,7 +68,9 @@ class NetworkFit:
             return optax.apply_updates(arrays, updates), optimiser
 
         def fit() -> tuple[Any, Any]:
-            return lax.fori_loop(0, self.n_steps, step, (trained, optimiser))
+            start = trained, optimiser
+            # One step without a loop saves copying the parameters.
+            return step(jnp.asarray(0), start) if self.n_steps == 1 else lax.fori_loop(0, self.n_steps, step, start)
 
         taught = jnp.any(newest < history.weight.shape[0])
         trained, optimiser = lax.cond(taught, fit, lambda: (trained, optimiser))
@@ -80,16 +82,14 @@ class NetworkFit:
         """Return the gradient of eq:obj, or an unbiased estimate of it within the budget."""
         lots, parameter_lots = jax.random.split(key)
 
-        def score(theta: scoring.Scorer, features: Array) -> Array:
-            return self.scores(theta, theta_0, features)
-
+        less = theta_0 if self.centred else None
         if self.budget is None:
-            n = jax.eval_shape(score, theta, history.documents[:1]).shape[1]
+            n = jax.tree.leaves(eqx.filter(theta, eqx.is_array))[0].shape[0]
             targets = history.targets(self.noise_std, n, lots)
-            gradient = fitting.full_gradient(history, theta, score, targets, self.loss)
+            gradient = fitting.full_gradient(history, theta, less, targets, self.loss)
         else:
             gradient = fitting.sampled_gradient(
-                history, newest, self.budget, theta, score, self.noise_std, lots, self.loss
+                history, newest, self.budget, theta, less, self.noise_std, lots, self.loss
             )
         now, start = eqx.filter(theta, eqx.is_array), eqx.filter(theta_0, eqx.is_array)
         parameter_key = parameter_lots if history.frozen is None else kept

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import jax
@@ -11,9 +10,6 @@ import jax.numpy as jnp
 from perturank.core import Array
 
 Loss = Literal["cross-entropy", "symmetric"]
-
-# The largest slope of σ(1 - σ).
-STEEPEST = 1 / (6 * math.sqrt(3))
 
 
 def loss(f: Array, weight: Array, target: Array, kind: Loss) -> Array:
@@ -31,9 +27,9 @@ def slope(f: Array, weight: Array, target: Array, kind: Loss) -> Array:
     return 2 * (weight - 2 * target) * p * (1 - p)
 
 
-def curvature(f: Array, weight: Array, target: Array, kind: Loss) -> Array:
-    """Return ∂²loss/∂f², or for the symmetric loss, which is not convex, an upper bound of it."""
+def curvature(f: Array, weight: Array, kind: Loss) -> Array:
+    """Return ∂²loss/∂f² of cross-entropy; w/4, an upper bound, for the symmetric loss, which is not convex."""
     if kind == "cross-entropy":
         p = jax.nn.sigmoid(f)
         return weight * p * (1 - p)
-    return jnp.abs(2 * (weight - 2 * target)) * STEEPEST
+    return jnp.broadcast_to(weight / 4, f.shape)

@@ -39,12 +39,31 @@ class Network(eqx.Module):
 
     def __call__(self, features: Array) -> Array:
         """Return the scores; [V, d] -> [V]."""
-        activity = features
+        return self.forward(features)[0]
+
+    def forward(self, features: Array) -> tuple[Array, tuple[Array, ...]]:
+        """Return the scores [V] and what `backward` needs: the activity of every hidden layer, [V, m_l]."""
+        activities = [features]
         for weight in self.hidden:
-            activity = jax.nn.relu(activity @ weight)
+            activities.append(jax.nn.relu(activities[-1] @ weight))
         # The scale goes first: a product after the sum would be fused with `centred_scores` and leave a rest.
-        scores = activity @ (self.scale * self.output)
-        return scores if self.shortcut is None else scores + features @ self.shortcut
+        scores = activities[-1] @ (self.scale * self.output)
+        if self.shortcut is not None:
+            scores = scores + features @ self.shortcut
+        return scores, tuple(activities[1:])
+
+    def backward(self, features: Array, kept: tuple[Array, ...], slopes: Array) -> Network:
+        """Return Σ_v slope_v ∂f(x_v)/∂θ, of the shape of the network."""
+        inputs = (features, *kept[:-1])
+        back = slopes[:, None] * (self.scale * self.output)
+        gradients: list[Array] = []
+        for i in reversed(range(len(self.hidden))):
+            back = jnp.where(kept[i] > 0, back, 0.0)
+            gradients.insert(0, inputs[i].T @ back)
+            if i > 0:
+                back = back @ self.hidden[i].T
+        path = None if self.shortcut is None else slopes @ features
+        return Network(tuple(gradients), self.scale * (slopes @ kept[-1]), path, self.scale)
 
 
 def linear(n_features: int) -> Linear:
@@ -87,6 +106,26 @@ def ensemble_scores(scorers: Scorer, features: Array) -> Array:
 def centred_scores(scorers: Scorer, start: Scorer, features: Array) -> Array:
     """Return every scorer's scores less those of its start, 0 to the bit while the two agree; [V, d] -> [V, N]."""
     return ensemble_scores(scorers, features) - ensemble_scores(start, features)
+
+
+def forward(scorers: Scorer, features: Array) -> tuple[Array, Any]:
+    """Return every scorer's scores, [V, d] -> [V, N], and what `backward` needs so as not to compute them again.
+
+    A network keeps its activities; any other module keeps nothing and is evaluated again.
+    """
+    if isinstance(scorers, Network):
+        return eqx.filter_vmap(lambda net: net.forward(features), in_axes=eqx.if_array(0), out_axes=(1, 0))(scorers)
+    return ensemble_scores(scorers, features), ()
+
+
+def backward(scorers: Scorer, features: Array, kept: Any, slopes: Array) -> Scorer:
+    """Return Σ_v slope_v ∂f(x_v)/∂θ of every scorer; slopes [V, N]."""
+    if isinstance(scorers, Network):
+        return eqx.filter_vmap(
+            lambda net, kept, slopes: net.backward(features, kept, slopes), in_axes=(eqx.if_array(0), 0, 1)
+        )(scorers, kept, slopes)
+    trained, fixed = eqx.partition(scorers, eqx.is_array)
+    return jax.vjp(lambda p: ensemble_scores(eqx.combine(p, fixed), features), trained)[1](slopes)[0]
 
 
 def document_gradients(scorer: Scorer, features: Array) -> Array:

@@ -11,10 +11,11 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, WIDTHS, Settings, hyper
-from perturank.parts import ordering, scoring
+from perturank.parts import draws, ordering, scoring
 from perturank.publishing import Published
 
 
@@ -60,10 +61,12 @@ class Duelling(eqx.Module):
         """Return the lists of the ranker and its candidates, interleaved; the memo names directions and teams."""
         s, mask, k = self.settings, query.mask, query.places(self.n_features, k)
         keys = jax.random.split(key, 3)
-        directions = self._directions(keys[0])
-        candidates = eqx.apply_updates(self.theta, jax.tree.map(lambda u: s.step * u, directions))
-        tried = scoring.ensemble_scores(candidates, query.features) + query.prior[:, None]
-        scores = jnp.concatenate([self.score(query)[:, None], tried], axis=1).T
+        # The ranker itself is the candidate that took no step: one product scores all.
+        steps = jax.tree.map(
+            lambda u: jnp.pad(s.step * u, ((1, 0), *((0, 0),) * (u.ndim - 1))), self._directions(keys[0])
+        )
+        candidates = eqx.apply_updates(self.theta, steps)
+        scores = (scoring.ensemble_scores(candidates, query.features) + query.prior[:, None]).T
         if s.interleaving == "team draft":
             shown, teams = ordering.team_draft(ordering.tops(scores, mask, keys[1], k), mask, keys[2], k)
             shares = (teams == jnp.arange(s.n_candidates + 1)[:, None]).astype(jnp.float32)
@@ -76,7 +79,7 @@ class Duelling(eqx.Module):
         leaves, shape = jax.tree.flatten(eqx.filter(self.theta, eqx.is_array))
         n = self.settings.n_candidates
         drawn = [
-            jax.random.normal(k, (n, *leaf.shape))
+            draws.normal(k, (n, *leaf.shape))
             for k, leaf in zip(jax.random.split(key, len(leaves)), leaves, strict=True)
         ]
         norm = jnp.sqrt(sum(jnp.sum(u**2, axis=tuple(range(1, u.ndim))) for u in drawn))
@@ -96,8 +99,14 @@ class Duelling(eqx.Module):
         credit = shares @ interaction.clicks.astype(jnp.float32)
         wins = (credit[1:] > credit[0]).astype(jnp.float32)
         weight = self.settings.learning_rate * wins / jnp.maximum(jnp.sum(wins), 1.0)
-        moves = jax.tree.map(lambda u: jnp.tensordot(weight, u, 1), self._directions(jax.random.wrap_key_data(lots)))
-        return Duelling(self.settings, self.n_features, eqx.apply_updates(self.theta, moves))
+        trained, fixed = eqx.partition(self.theta, eqx.is_array)
+
+        def moved() -> Any:
+            directions = self._directions(jax.random.wrap_key_data(lots))
+            return jax.tree.map(lambda leaf, u: leaf + jnp.tensordot(weight, u, 1), trained, directions)
+
+        theta = lax.cond(jnp.any(wins > 0), moved, lambda: trained)
+        return Duelling(self.settings, self.n_features, eqx.combine(theta, fixed))
 
 
 PUBLISHED = [

@@ -16,7 +16,7 @@ from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
-from perturank.parts import certainty, fitting, ordering, scoring
+from perturank.parts import certainty, linear_fit, ordering, scoring
 from perturank.parts.history import History
 from perturank.parts.network_fit import NetworkFit
 from perturank.parts.objective import Loss
@@ -100,21 +100,22 @@ def _roomy(history: History, settings: P2Settings, n_rounds: int, k: int) -> His
 
 
 class P2LinRank(eqx.Module):
-    """P² with N linear rankers, each fitted to convergence every round."""
+    """P² with N linear rankers, each fitted to the whole history every round."""
 
     settings: P2LinSettings = eqx.field(static=True)
     theta: Array  # [d, N]
-    gram: Array  # Σ w x xᵀ over all pairs, [d, d]
-    lots: Array  # data of the key of all noise that is drawn once and kept
+    pull: Array  # u, the noise on all pairs and on the regulariser, [d, N]
+    gram: Array | None  # Σ w x xᵀ over all pairs, [d, d]; None for many features
+    hessian: linear_fit.AnyHessian  # of an earlier fit
     history: History
 
     @classmethod
     def start(cls, settings: P2LinSettings, n_features: int, key: Key) -> P2LinRank:
         """Return N rankers at 0: nothing is certain before the first click."""
-        n_frozen = settings.n_rankers if settings.noise == "frozen" else None
-        zero = jnp.zeros((n_features, settings.n_rankers))
-        gram = jnp.zeros((n_features, n_features))
-        return cls(settings, zero, gram, jax.random.key_data(key), History.empty(n_features, n_frozen))
+        shape = n_features, settings.n_rankers
+        pull = math.sqrt(settings.l2) * settings.noise_std * jax.random.normal(key, shape)
+        gram, hessian = linear_fit.unknown(n_features)
+        return cls(settings, jnp.zeros(shape), pull, gram, hessian, History.empty(n_features))
 
     @property
     def n_features(self) -> int:
@@ -151,23 +152,28 @@ class P2LinRank(eqx.Module):
 
     @eqx.filter_jit
     def _learn(self, interaction: Interaction, key: Key) -> P2LinRank:
-        s = self.settings
-        keys = jax.random.split(key, 4)
+        s, shown = self.settings, interaction.shown
+        keys = jax.random.split(key, 3)
         pairs = omega(s, interaction, keys[0])
-        history, slots = self.history.add(interaction.shown, pairs, keys[1], s.noise_std)
+        history, slots = self.history.add(shown, pairs, keys[1])
         news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
-        x = interaction.shown.features[pairs.winner] - interaction.shown.features[pairs.loser]
-        gram = self.gram + (x * news[:, None]).T @ x
+        x = jnp.sqrt(news)[:, None] * (shown.features[pairs.winner] - shown.features[pairs.loser])
+        gram = None if self.gram is None else self.gram + x.T @ x
 
-        def fit() -> Array:
-            targets = history.targets(s.noise_std, s.n_rankers, keys[2])
-            # The regulariser counts as d pairs √λ e_l (eq:linloss), and is perturbed like them.
-            lots = keys[3] if s.noise == "fresh" else jax.random.wrap_key_data(self.lots)
-            pull = math.sqrt(s.l2) * s.noise_std * jax.random.normal(lots, self.theta.shape)
-            return fitting.linear_fit(history, self.theta, targets, jnp.asarray(s.l2), pull, gram, s.loss)
+        def fit() -> tuple[Array, Array, linear_fit.AnyHessian]:
+            if s.noise == "fresh":
+                pull = linear_fit.perturbation(history, gram, s.l2, s.noise_std, s.n_rankers, keys[2])
+            else:
+                pull = self.pull + s.noise_std * x.T @ jax.random.normal(keys[2], (x.shape[0], s.n_rankers))
+            problem = linear_fit.LinearProblem(history, jnp.asarray(s.l2), pull, s.loss)
+            if s.loss == "symmetric":
+                return linear_fit.descended(problem, self.theta, gram), pull, self.hessian
+            start = linear_fit.moved_with(self.theta, self.hessian, pull - self.pull)
+            theta, hessian = linear_fit.newton(problem, start, self.hessian)
+            return theta, pull, hessian
 
-        theta = lax.cond(jnp.any(news > 0), fit, lambda: self.theta)
-        return P2LinRank(s, theta, gram, self.lots, history)
+        theta, pull, hessian = lax.cond(jnp.any(news > 0), fit, lambda: (self.theta, self.pull, self.hessian))
+        return P2LinRank(s, theta, pull, gram, hessian, history)
 
 
 class P2NeurRank(eqx.Module):

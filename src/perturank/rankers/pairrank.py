@@ -11,7 +11,7 @@ from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, Settings, hyper
-from perturank.parts import certainty, fitting, ordering
+from perturank.parts import certainty, linear_fit, ordering
 from perturank.parts.history import History
 from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
 from perturank.publishing import Published
@@ -43,13 +43,14 @@ class PairRank(eqx.Module):
     settings: PairRankSettings = eqx.field(static=True)
     theta: Array  # [d, 1]: an ensemble of one, fitted like any other
     gram: Array  # A - λI, [d, d]
+    hessian: linear_fit.Hessian  # of an earlier fit
     history: History
 
     @classmethod
     def start(cls, settings: PairRankSettings, n_features: int, key: Key) -> PairRank:
         """Return a ranker at 0; the key changes nothing."""
-        zero = jnp.zeros((n_features, 1))
-        return cls(settings, zero, jnp.zeros((n_features, n_features)), History.empty(n_features))
+        zero, eye = jnp.zeros((n_features, 1)), jnp.eye(n_features)
+        return cls(settings, zero, 0 * eye, linear_fit.Hessian(eye), History.empty(n_features))
 
     @property
     def n_features(self) -> int:
@@ -117,13 +118,13 @@ class PairRank(eqx.Module):
         gram = self.gram + (x * news[:, None]).T @ x
         l2 = jnp.asarray(s.l2) if s.objective == "sum" else 2 * s.l2 * jnp.sum(history.weight)
 
-        def fit() -> Array:
-            targets = history.targets(0.0, 1, key)
-            pull = jnp.zeros_like(self.theta)
-            return fitting.linear_fit(history, self.theta, targets, l2, pull, gram, "cross-entropy")
-
-        theta = lax.cond(jnp.any(news > 0), fit, lambda: self.theta)
-        return PairRank(s, theta, gram, history)
+        problem = linear_fit.LinearProblem(history, l2, jnp.zeros_like(self.theta), "cross-entropy")
+        theta, hessian = lax.cond(
+            jnp.any(news > 0),
+            lambda: linear_fit.newton(problem, self.theta, self.hessian),
+            lambda: (self.theta, self.hessian),
+        )
+        return PairRank(s, theta, gram, hessian, history)
 
 
 PUBLISHED = [
