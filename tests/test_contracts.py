@@ -224,4 +224,4 @@ def test_it_learns_an_easy_problem_from_perfect_users(name: str) -> None:
     scores = np.concatenate([np.asarray(ranker.score(query))[:9] for query, _, _ in lessons()[:8]])
     ndcg = metrics.mean_ndcg(scores, EASY.labels, EASY.offsets, k=K)
     random = np.mean([metrics.mean_ndcg(0 * scores, EASY.labels, EASY.offsets, k=K, seed=seed) for seed in range(20)])
-    assert ndcg > random + 0.4 * (1 - random)
+    assert ndcg > random + 0.3 * (1 - random)

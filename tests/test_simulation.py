@@ -159,7 +159,8 @@ def test_spare_room_changes_nothing() -> None:
 def test_changing_the_ranker_never_changes_which_queries_come() -> None:
     def drawn(name: str) -> list[int]:
         start = catalogue.published(name).make(5, streams(3)[START], small.settings(name))
-        shown = eqx.filter_jit(lambda t: simulation.shown_list(world(), start, t)[0].ids[0, 0])
+        given = world()
+        shown = eqx.filter_jit(lambda t: simulation.shown_list(given, start, t)[0].ids[0, 0])
         rows = [int(shown(jnp.asarray(t))) for t in range(1, 61)]
         return (np.searchsorted(small.fold().train.offsets, rows, side="right") - 1).tolist()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -52,7 +53,7 @@ def ranker() -> Any:
 
 def with_settings(ranker: Any, **changes: Any) -> Any:
     """Return what this ranker has learned, under other settings."""
-    return type(ranker)(ranker.settings.changed(**changes), ranker.theta, ranker.gram, ranker.history)
+    return dataclasses.replace(ranker, settings=ranker.settings.changed(**changes))
 
 
 def test_it_is_the_logistic_fit_of_all_clicks_so_far(ranker: Any) -> None:
