@@ -33,7 +33,7 @@ class P2Settings(Settings):
     noise: Literal["fresh", "frozen"] = hyper(
         "fresh", "redrawn for the whole history each round, or once per pair and kept"
     )
-    l2: float = hyper(10.0, "strength of the pull towards the start", "λ", POSITIVE)
+    l2: float = hyper(5.0, "strength of the pull towards the start", "λ", POSITIVE)
     examined_beyond: int = hyper(
         1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
     )
