@@ -14,6 +14,8 @@ import pytest
 import small
 from oracles import network, objective, preferences
 
+from perturank.parts import linear_fit
+
 QUERY = small.query(9, seed=2)
 X = np.asarray(QUERY.features, np.float64)[:9]
 LISTS = [([0, 1, 2, 3], [0]), ([4, 2, 8, 0], [1, 2]), ([3, 1, 2, 0], [3]), ([5, 6, 7, 8], []), ([0, 1, 2, 3], [0])]
@@ -118,6 +120,15 @@ def test_without_noise_all_rankers_are_the_plain_fit_and_all_orders_are_certain(
     assert ranking.documents.tolist() == np.argsort(-np.asarray(ranker.score(QUERY))[:9])[:4].tolist()
     assert float(ranking.log_propensity) == 0
     np.testing.assert_allclose(ranker.score(QUERY)[:9], X @ expected, atol=1e-2 * np.abs(X @ expected).max())
+
+
+def test_with_many_features_the_same_fit_is_reached_without_a_square_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = trained("p2linrank", LISTS, **PLAIN)
+    monkeypatch.setattr(linear_fit, "MOST_DENSE", 4)
+    wide = trained("p2linrank", LISTS, **PLAIN)
+    assert wide.gram is None
+    np.testing.assert_allclose(wide.theta, dense.theta, atol=1e-2 * np.abs(np.asarray(dense.theta)).max())
+    assert small.is_finite(trained("p2linrank", LISTS, loss="symmetric", noise_std=0.3, l2=0.5))
 
 
 def test_a_network_goes_down_to_a_minimum_of_the_objective() -> None:
