@@ -54,8 +54,8 @@ def test_sections_that_were_not_measured_now_are_not_missing() -> None:
     assert [change.section for change in compared(report(section="old", ms=1.0), report(ms=1.0)).changes] == ["s"]
 
 
-@pytest.mark.parametrize("row", ["p2neurrank, rank, 99 in 100"])
-def test_tails_of_latencies_are_not_compared(row: str) -> None:
+@pytest.mark.parametrize("row", ["p2neurrank, rank, p99", "oracle of p2neurrank, whole history"])
+def test_tails_of_latencies_and_the_oracle_are_not_compared(row: str) -> None:
     one, other = report(), report()
     one["sections"]["s"], other["sections"]["s"] = {row: {"ms": 1.0}}, {row: {"ms": 9.0}}
     assert compared(one, other).changes == ()

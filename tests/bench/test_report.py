@@ -10,7 +10,9 @@ from perturank.bench.measures import Column, Part, Row
 from perturank.bench.report import Report, read, this_machine, written
 from perturank.errors import BadInput
 
-PART = Part("title", (Column("ms", "ms", "time"), Column("n", "n", "fact")), {"a": Row({"ms": 1.5}, "why")}, 2.0, 1.5)
+PART = Part(
+    "ms", "title", (Column("ms", "ms", "time"), Column("n", "n", "fact")), {"a": Row({"ms": 1.5}, "why")}, 2.0, 1.5
+)
 REPORT = Report({"gflops": 50.0, "threads": 1}, this_machine(), {"growth": PART}, 3.0)
 
 

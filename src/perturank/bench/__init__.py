@@ -70,7 +70,7 @@ def measured(sections: Sequence[Section], effort: Effort, advance: Callable[[str
         rows = section.measured(effort, lambda what, name=section.name: advance(f"{name}: {what}"))  # type: ignore[misc]
         spent = time.perf_counter() - started
         parts[section.name] = Part(
-            section.title, section.columns(effort), rows, spent, work_done() - worked, section.footnote
+            section.unit, section.title, section.columns(effort), rows, spent, work_done() - worked, section.footnote
         )
     calibration |= {"gflops": max(calibration["gflops"], *by_section.values()), "sections": by_section}
     return Report(calibration, this_machine(), parts, time.perf_counter() - began)

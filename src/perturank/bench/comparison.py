@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from perturank.bench.measures import ORACLE, TAIL
+
 SLOWER = 1.25
 Verdict = Literal["slower", "faster", "same", "missing", "new"]
 Number = tuple[str, str, str]  # section, row, column
@@ -81,13 +83,18 @@ def _peak(report: Mapping[str, Any], section: str) -> float:
 
 
 def _numbers(report: Mapping[str, Any]) -> Iterator[tuple[Number, float | None]]:
-    """Yield the numbers that can be compared; tails of latencies are too few calls to compare."""
+    """Yield the numbers that can be compared; not the oracle, nor tails of latencies: too few calls."""
     for section, rows in report["sections"].items():
         kinds = report["kinds"].get(section, {})
         for row, values in rows.items():
             for column, value in values.items():
                 is_number = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-                if kinds.get(column, "fact") != "fact" and is_number and not row.endswith("99 in 100"):
+                if (
+                    kinds.get(column, "fact") != "fact"
+                    and is_number
+                    and not row.startswith(ORACLE)
+                    and not row.endswith(TAIL)
+                ):
                     yield (section, row, column), value
 
 

@@ -13,11 +13,11 @@ MOST = 20  # rounds
 
 def columns(effort: Effort) -> tuple[Column, ...]:
     """Return a column per dimension, the exponent of d, and rounds and memory at the largest."""
-    at = (Column(f"ms_at_d_{d}", f"ms, d = {d:,}", "time") for d in effort.dimensions)
+    at = (Column(f"ms_at_d_{d}", f"d = {d:,}", "time") for d in effort.dimensions)
     return (
         *at,
-        Column("exponent", "~ d to the", "fact", "{:.2f}"),
-        Column("rounds", "rounds timed", "fact", "{:,.0f}"),
+        Column("exponent", "exponent", "fact", "{:.2f}"),
+        Column("rounds", "rounds", "fact", "{:,.0f}"),
         Column("peak_mb", "peak MB", "size", "{:,.0f}"),
     )
 
@@ -39,6 +39,7 @@ def measured(effort: Effort, advance: Advance) -> Rows:
 
 SECTION = Section(
     "dimension",
+    "ms a round",
     "time per round against the number of features d; 8 queries of 20 documents",
     columns,
     lambda effort: len(NAMES),

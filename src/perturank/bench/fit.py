@@ -74,6 +74,7 @@ def _seconds_a_step(filled: object, n_documents: int, n_rankers: int, effort: Ef
 
 SECTION = Section(
     "fit",
+    "",
     "p2neurrank, one step on the whole history",
     lambda effort: COLUMNS,
     lambda effort: len(effort.fit_documents) * len(effort.fit_rankers),

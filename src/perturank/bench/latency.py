@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from perturank.bench.effort import Effort
-from perturank.bench.measures import Advance, Column, Row, Rows, Section
+from perturank.bench.measures import TAIL, Advance, Column, Row, Rows, Section
 from perturank.bench.rounds import TOP, fresh
 from perturank.bench.timing import ready
 from perturank.core import Query
@@ -22,7 +22,7 @@ FEWEST, MOST = 5, 1000  # calls
 
 def columns(effort: Effort) -> tuple[Column, ...]:
     """Return a column per number of documents."""
-    return tuple(Column(f"ms_of_{n}", f"{n:,} docs, ms", "time") for n in effort.documents)
+    return tuple(Column(f"ms_of_{n}", f"{n:,} docs", "time") for n in effort.documents)
 
 
 def measured(effort: Effort, advance: Advance) -> Rows:
@@ -34,7 +34,7 @@ def measured(effort: Effort, advance: Advance) -> Rows:
             for what, call in _calls(ranker, n).items():
                 median, last = _quantiles(call, effort.seconds / 2)
                 rows.setdefault(f"{name}, {what}", Row()).values[f"ms_of_{n}"] = 1e3 * median
-                rows.setdefault(f"{name}, {what}, 99 in 100", Row()).values[f"ms_of_{n}"] = 1e3 * last
+                rows.setdefault(f"{name}, {what}, {TAIL}", Row()).values[f"ms_of_{n}"] = 1e3 * last
             advance(f"{name}, {n:,} documents")
     return rows
 
@@ -44,7 +44,7 @@ def _calls(ranker: Any, n_documents: int) -> dict[str, Callable[[], Any]]:
     query, key = Query.of(features), jax.random.key(0)
     return {
         "rank": lambda: ranker.rank(query, key, TOP),
-        "Query.of and rank": lambda: ranker.rank(Query.of(features), key, TOP),
+        "Query.of + rank": lambda: ranker.rank(Query.of(features), key, TOP),
     }
 
 
@@ -63,7 +63,8 @@ def _quantiles(call: Callable[[], Any], seconds: float) -> tuple[float, float]:
 
 SECTION = Section(
     "latency",
-    f"one call, {N_FEATURES} features: median, and what 99 calls in 100 stay below",
+    "ms a call",
+    f"one call, {N_FEATURES} features: median, and the 99th percentile (p99)",
     columns,
     lambda effort: len(NAMES) * len(effort.documents),
     measured,

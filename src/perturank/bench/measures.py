@@ -12,6 +12,8 @@ from perturank.bench.effort import Effort
 # share: more is better, size: less is better, neither depends on the machine's speed; fact: not compared.
 Kind = Literal["rate", "time", "share", "size", "fact"]
 Advance = Callable[[str], None]
+TAIL = "p99"  # ends the names of rows that hold too few calls to be compared
+ORACLE = "oracle"  # begins the names of rows that are there to be compared with, not with themselves
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Section:
     """
 
     name: str
+    unit: str  # of what its columns hold, where they hold the same
     title: str
     columns: Callable[[Effort], tuple[Column, ...]]
     n_steps: Callable[[Effort], int]
@@ -67,6 +70,7 @@ class Section:
 class Part:
     """A section as it was measured."""
 
+    unit: str
     title: str
     columns: tuple[Column, ...]
     rows: Mapping[str, Row]

@@ -8,9 +8,9 @@ from perturank.bench.effort import Effort
 from perturank.bench.measures import Advance, Column, Row, Rows, Section
 
 COLUMNS = (
-    Column("state_mb", "ranker, MB", "size", "{:,.1f}"),
-    Column("compiled_mb", "before, MB", "fact", "{:,.0f}"),
-    Column("peak_mb", "peak, MB", "size", "{:,.0f}"),
+    Column("state_mb", "ranker", "size", "{:,.1f}"),
+    Column("compiled_mb", "before", "fact", "{:,.0f}"),
+    Column("peak_mb", "peak", "size", "{:,.0f}"),
     Column("rounds", "rounds", "fact", "{:,.0f}"),
 )
 
@@ -30,6 +30,7 @@ def measured(effort: Effort, advance: Advance) -> Rows:
 
 SECTION = Section(
     "memory",
+    "MB",
     "arrays of the ranker with room for the rounds; the process before the first round and at its peak",
     lambda effort: COLUMNS,
     lambda effort: len(effort.memory_of),

@@ -19,7 +19,7 @@ COLUMNS = (
     Column("to_round", "to round", "fact", "{:,.0f}"),
     Column("oracle_rounds_per_second", "oracle", "fact"),
     Column("oracle_to_round", "to round", "fact", "{:,.0f}"),
-    Column("times_faster", "times faster", "fact", "{:,.1f}"),
+    Column("times_faster", "× faster", "fact", "{:,.1f}"),
 )
 
 
@@ -77,6 +77,7 @@ def _oracle(name: str, fold: datasets.Fold, effort: Effort) -> tuple[int, float]
 
 SECTION = Section(
     "rankers",
+    "",
     f"rank, click and learn: {DATA} data, {USER} users",
     lambda effort: COLUMNS,
     lambda effort: 2 * len(names(effort)),

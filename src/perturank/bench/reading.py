@@ -19,7 +19,7 @@ N_FEATURES = 136
 N_DOCUMENTS = 100  # a query
 
 COLUMNS = (
-    Column("text_mb_per_second", "MB of text/s", "rate", "{:,.0f}"),
+    Column("text_mb_per_second", "text MB/s", "rate", "{:,.0f}"),
     Column("documents_per_second", "documents/s", "rate", "{:,.0f}"),
     Column("seconds", "seconds", "fact"),
     Column("megabytes", "MB on disk", "fact", "{:,.1f}"),
@@ -77,6 +77,7 @@ def _cache_in(folder: Path) -> Iterator[None]:
 
 SECTION = Section(
     "reading",
+    "",
     "one file of text, first parsed, then opened from the cache",
     lambda effort: COLUMNS,
     lambda e: 3,

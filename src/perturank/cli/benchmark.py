@@ -123,7 +123,8 @@ def _whole_table(title: str, parts: Mapping[str, Part]) -> Table:
         listed.add_column(justify="right", overflow="fold")
     for name, part in parts.items():
         listed.add_row()
-        listed.add_row(f"[bold]{name}[/bold]", *(f"[italic]{column.heading}[/italic]" for column in part.columns))
+        heading = f"[bold]{name}[/bold]" + (f", {part.unit}" if part.unit else "")
+        listed.add_row(heading, *(f"[italic]{column.heading}[/italic]" for column in part.columns))
         for row_name, row in part.rows.items():
             listed.add_row(row_name, *(column.written(row.values.get(column.key)) for column in part.columns))
     return listed
