@@ -79,9 +79,9 @@ def _name_at_the_ends(panel: Axes, curves: Mapping[str, Mapping[int, float]], na
     low, high = panel.get_ylim()
     gap = 0.06 * math.log(high / low)
     before = -math.inf
-    last = max(x for curve in curves.values() for x in curve)
-    panel.set_xlim(right=last * 30)  # room for the names
-    panel.set_xticks([tick for tick in panel.get_xticks() if tick <= 2 * last])
+    first, last = (end(x for curve in curves.values() for x in curve) for end in (min, max))
+    panel.set_xticks([tick for tick in panel.get_xticks() if first / 2 <= tick <= 2 * last])
+    panel.set_xlim(first / 1.5, last * 30)  # room for the names
     panel.set_xticks([], minor=True)
     for name, curve in sorted(curves.items(), key=lambda item: item[1][max(item[1])]):
         height = max(math.log(curve[max(curve)]), before + gap)

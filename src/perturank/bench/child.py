@@ -124,7 +124,7 @@ def peak_bytes() -> int:
 def main() -> None:
     """Play the job given as JSON, and print one line for each of its dimensions as soon as it is known."""
     fields, patience = json.loads(sys.argv[1]), math.ceil(float(sys.argv[2]))
-    resource.setrlimit(resource.RLIMIT_CPU, (patience, patience + 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (patience, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     job = Job(**fields)
     for n_features in job.dimensions:
         sys.stdout.write(json.dumps(played(job, n_features)) + "\n")

@@ -27,8 +27,8 @@ def benchmark(
         list[str] | None, typer.Argument(help="rankers, fit, growth, latency, dimension, memory, reading; or all.")
     ] = None,
     rankers: Annotated[str, typer.Option(help="Rankers of the first section, with commas between; or all.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes only: half a minute.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="More sizes, longer: about ten minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes only.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="More sizes, and longer.")] = False,
     seconds: Annotated[float | None, typer.Option(help="Seconds for each number.", min=0.01)] = None,
     threads: Annotated[int, typer.Option(help="Threads, as of one run.", min=1)] = 1,
     compare: Annotated[Path | None, typer.Option(help="An earlier --json file: mark what got slower.")] = None,
