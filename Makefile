@@ -27,8 +27,8 @@ fix: $(READY)  ## mend what can be mended by machine
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## measure rounds per second
-	$(BIN)/python benchmarks/bench_rankers.py
+bench: $(READY)  ## measure how fast everything is: one table, about two minutes
+	$(BIN)/perturank bench
 
 clean:  ## remove everything that make has made
 	rm -rf $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,13 @@ NAMES = [f"a-rather-long-ranker-name-{i}" for i in range(17)]
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, path: Path) -> Figure:
+    """Draw bars, and return the figure that was saved."""
+    values = [float(i) for i in range(len(NAMES), 0, -1)]
+    bars = {"online: a": values, "offline: b": values}
+    return saved(monkeypatch, lambda: figures.ranked(NAMES, bars, title="T", path=path))
+
+
+def saved(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], None]) -> Figure:
     """Draw, and return the figure that was saved."""
     kept: list[Figure] = []
     save = Figure.savefig
@@ -22,8 +30,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, path: Path) -> Figure:
         save(figure, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Figure, "savefig", keep)
-    values = [float(i) for i in range(len(NAMES), 0, -1)]
-    figures.ranked(NAMES, {"online: a": values, "offline: b": values}, title="T", path=path)
+    draw()
     return kept[0]
 
 
@@ -41,3 +48,21 @@ def test_no_two_texts_of_a_figure_overlap(tmp_path: Path, monkeypatch: pytest.Mo
     }
     assert len(boxes) > 3 * len(NAMES)
     assert not [(a, b) for a, b in itertools.combinations(boxes.values(), 2) if a.overlaps(b)]
+
+
+def test_curves_are_a_png_with_every_name_at_the_end_of_its_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("whole history", "budget", "oracle")
+    panels = {
+        heading: {name: {100: 1.0 + i / 100, 5000: 2.0 + i / 100} for i, name in enumerate(names)}
+        for heading in ("300 queries", "6,000 queries")
+    }
+    figure = saved(
+        monkeypatch, lambda: figures.curves(panels, x_label="t", y_label="ms", title="T", path=tmp_path / "c.png")
+    )
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() in names]
+    boxes = [text.get_window_extent() for text in texts]
+    assert len(boxes) == 2 * len(names)
+    assert not [(a, b) for a, b in itertools.combinations(boxes, 2) if a.overlaps(b)]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 
 def pin_threads(n: int) -> None:
-    """Limit JAX to n threads; works only before its first computation.
+    """Limit JAX, and the linear algebra it borrows from SciPy, to n threads; works only before either is loaded.
 
     The last bits of a result depend on the number of threads, so it is part of a run's identity.
     """
-    os.environ["NPROC"] = str(n)
+    for name in ("NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ[name] = str(n)
 
 
 def n_threads() -> int:

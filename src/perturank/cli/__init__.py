@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import demonstrate, lists, simulate
+from perturank.cli import benchmark, demonstrate, lists, simulate
 from perturank.errors import BadInput
 
 
@@ -59,6 +59,7 @@ app.command("users")(lists.users)
 app.command("datasets")(lists.data_sets)
 app.command("data")(lists.data)
 app.command("demo")(demonstrate.demonstrate)
+app.command("bench")(benchmark.benchmark)
 
 
 @app.callback(invoke_without_command=True)

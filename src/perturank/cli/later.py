@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["catalogue", "clicks", "datasets", "demo", "metrics", "simulation"]
+__all__ = ["bench", "catalogue", "clicks", "datasets", "demo", "figures", "metrics", "simulation"]
 
 
 class Later:
@@ -23,6 +23,8 @@ class Later:
 
 
 if TYPE_CHECKING:
-    from perturank import catalogue, clicks, datasets, demo, metrics, simulation
+    from perturank import bench, catalogue, clicks, datasets, demo, figures, metrics, simulation
 else:
-    catalogue, clicks, datasets, demo, metrics, simulation = (Later(f"perturank.{name}") for name in __all__)
+    bench, catalogue, clicks, datasets, demo, figures, metrics, simulation = (
+        Later(f"perturank.{name}") for name in __all__
+    )

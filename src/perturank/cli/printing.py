@@ -14,10 +14,10 @@ from rich.table import Table
 WIDTH = 80
 
 
-def to_people(shown: RenderableType) -> None:
-    """Print a table that fits 80 columns."""
-    console = Console(file=sys.stdout, highlight=False)
-    console.print(shown, width=min(console.width, WIDTH))
+def to_people(shown: RenderableType, width: int = WIDTH) -> None:
+    """Print a table that fits so many columns, and the terminal if there is one."""
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else width)
+    console.print(shown, width=min(console.width, width))
 
 
 def to_programs(value: Any) -> None:

@@ -1,0 +1,86 @@
+"""Section `rankers`: rounds per second of every ranker, beside its plain NumPy oracle on the same data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perturank import catalogue, datasets
+from perturank.bench import plain
+from perturank.bench.effort import Effort
+from perturank.bench.measures import Advance, Column, Row, Rows, Section
+from perturank.bench.rounds import SEED, TOP, USER, Play, fresh, world_of
+from perturank.simulation import World
+
+DATA = "synthetic"
+PASSES = 5
+
+COLUMNS = (
+    Column("rounds_per_second", "rounds/s", "rate", "{:,.0f}"),
+    Column("to_round", "to round", "fact", "{:,.0f}"),
+    Column("oracle_rounds_per_second", "oracle", "fact"),
+    Column("oracle_to_round", "to round", "fact", "{:,.0f}"),
+    Column("times_faster", "× faster", "fact", "{:,.1f}"),
+)
+
+
+def names(effort: Effort) -> tuple[str, ...]:
+    """Return the rankers asked for, or all; an unknown one is refused."""
+    return tuple(catalogue.published(name).name for name in effort.rankers or catalogue.rankers())
+
+
+def measured(effort: Effort, advance: Advance) -> Rows:
+    """Return one row per ranker."""
+    fold = datasets.load(DATA)
+    world = world_of(fold.train, fold.n_grades)
+    rows: Rows = {}
+    for name in names(effort):
+        n, seconds = _best_pass(world, name, fold.n_features, effort)
+        row = rows[name] = Row({"rounds_per_second": n / seconds, "to_round": n})
+        advance(name)
+        oracle = _oracle(name, fold, effort)
+        if oracle is None:
+            row.note = plain.ABSENT
+        else:
+            n_plain, seconds_plain = oracle
+            row.values |= {
+                "oracle_rounds_per_second": n_plain / seconds_plain,
+                "oracle_to_round": n_plain,
+                "times_faster": (n / seconds) / (n_plain / seconds_plain),
+            }
+        advance(f"{name}, oracle")
+    return rows
+
+
+def _best_pass(world: World, name: str, n_features: int, effort: Effort) -> tuple[int, float]:
+    """Return rounds and seconds of the best of a few passes over the same rounds."""
+    best, spent = (0, float("inf")), 0.0
+    for _ in range(PASSES):
+        play = Play(world, fresh(name, n_features).with_room(effort.rounds, TOP))
+        done = play.for_seconds(effort.seconds, effort.rounds)
+        best = max(best, done, key=lambda pair: pair[0] / pair[1])
+        spent += done[1]
+        if spent >= effort.seconds:
+            break
+    return best
+
+
+def _oracle(name: str, fold: datasets.Fold, effort: Effort) -> tuple[int, float] | None:
+    module = plain.rankers()
+    if module is None:
+        return None
+    settings = catalogue.published(name).settings.as_dict()
+    ranker = module.started(name, fold.n_features, settings, np.random.default_rng(SEED))
+    if ranker is None:
+        return None
+    return plain.PlainPlay(module, ranker, fold.train, fold.n_grades).for_seconds(effort.seconds, effort.rounds)
+
+
+SECTION = Section(
+    "rankers",
+    "",
+    f"rank, click and learn: {DATA} data, {USER} users",
+    lambda effort: COLUMNS,
+    lambda effort: 2 * len(names(effort)),
+    measured,
+    "an oracle that got less far met a shorter history: its rate is that of its cheapest rounds",
+)

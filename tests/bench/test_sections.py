@@ -1,0 +1,77 @@
+"""Every section once, as small as it can be; never a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perturank import bench
+from perturank.bench import child, fit, plain
+from perturank.errors import BadInput
+
+TINY = bench.Effort(
+    seconds=0.01,
+    rounds=5,
+    rankers=("pdgd-linear", "random"),
+    queries=(20,),
+    at=(10,),
+    at_with_budget=(),
+    documents=(10,),
+    dimensions=(20,),
+    fit_documents=(20,),
+    fit_rankers=(2,),
+    widths=(4,),
+    memory_of=("random",),
+    text_bytes=1000,
+)
+
+
+@pytest.mark.parametrize("name", list(bench.SECTIONS))
+def test_a_section_fills_its_columns_and_counts_its_steps(name: str) -> None:
+    heard: list[str] = []
+    section = bench.SECTIONS[name]
+    report = bench.measured([section], TINY, heard.append)
+    part = report.parts[name]
+    assert len(heard) == bench.n_steps([section], TINY)
+    assert part.rows
+    for row in part.rows.values():
+        assert set(row.values) <= {column.key for column in part.columns}
+        assert any(value is not None for value in row.values.values()), row
+        assert all(math.isfinite(value) for value in row.values.values() if value is not None)
+    assert report.calibration["gflops"] > 0
+    assert set(report.calibration["sections"]) == {name}
+    assert [
+        change.verdict for change in bench.compared(report.as_dict(), report.as_dict()).changes if change.ratio
+    ] != []
+
+
+def test_all_sections_are_chosen_unless_named_and_keep_their_order() -> None:
+    assert [section.name for section in bench.chosen([])] == list(bench.SECTIONS)
+    assert [section.name for section in bench.chosen(["reading", "fit"])] == ["fit", "reading"]
+
+
+def test_an_unknown_section_or_ranker_is_told_the_nearest_before_any_work() -> None:
+    with pytest.raises(BadInput, match="did you mean 'latency'"):
+        bench.chosen(["latencies"])
+    with pytest.raises(BadInput, match="did you mean 'p2linrank'"):
+        bench.n_steps(bench.chosen(["rankers"]), replace(TINY, rankers=("p2linrnk",)))
+
+
+def test_operations_are_those_of_the_three_products_of_every_layer() -> None:
+    d, m = 7, 5
+    forward = 2 * (d * m + m * m + m)
+    to_weights, to_inputs = forward, 2 * (m * m + m)
+    assert fit.flops(3, 2, (m, m), d) == 3 * 2 * (forward + to_weights + to_inputs)
+
+
+def test_without_a_source_tree_there_is_no_oracle(tmp_path: Path) -> None:
+    assert plain.rankers(tmp_path) is None
+    assert plain.rankers() is not None
+
+
+def test_a_process_that_fails_or_takes_too_long_says_so() -> None:
+    assert "did you mean 'random'" in child.outcome(child.Job("randon", (5,), 1, 0.01), 60).failure
+    assert child.outcome(child.Job("random", (5,), 1, 0.01), 1).failure.startswith("not done after ")
