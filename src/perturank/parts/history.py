@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Key, Query
+from perturank.parts import draws
 from perturank.parts.preferences import Pairs
 from perturank.parts.table import Table
 
@@ -123,7 +124,7 @@ class History(eqx.Module):
         def block(start: Array, targets: Array) -> Array:
             weight = lax.dynamic_slice_in_dim(self.weight, start, PAIR_BLOCK)
             preferred = lax.dynamic_slice_in_dim(self.preferred, start, PAIR_BLOCK)
-            lots = jax.random.normal(jax.random.fold_in(key, start), (PAIR_BLOCK, n_rankers))
+            lots = draws.normal(jax.random.fold_in(key, start), (PAIR_BLOCK, n_rankers))
             drawn = preferred[:, None] + noise_std * jnp.sqrt(weight)[:, None] * lots
             return lax.dynamic_update_slice_in_dim(targets, drawn, start, 0)
 

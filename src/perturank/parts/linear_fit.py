@@ -17,6 +17,7 @@ import jax.scipy.linalg as jsl
 from jax import lax
 
 from perturank.core import Array, Key
+from perturank.parts import draws
 from perturank.parts.history import PAIR_BLOCK, History, over_blocks
 from perturank.parts.objective import Loss, curvature, slope
 from perturank.parts.passes import history_scores, over_pairs, rows, through_features
@@ -96,7 +97,7 @@ def perturbation(history: History, gram: Array | None, l2: float, noise_std: flo
     keys = jax.random.split(key)
 
     def drawn(start: Array, _: Array) -> Array:
-        lots = jax.random.normal(jax.random.fold_in(keys[1], start), (PAIR_BLOCK, n))
+        lots = draws.normal(jax.random.fold_in(keys[1], start), (PAIR_BLOCK, n))
         return jnp.sqrt(rows(history.weight, start, PAIR_BLOCK))[:, None] * lots
 
     of_pairs = through_features(history, over_pairs(history, jnp.zeros((history.documents.shape[0], n)), drawn))
