@@ -20,7 +20,9 @@ from perturank.parts.preferences import Pairs
 from perturank.parts.tangents import Differences, Tangents, inner
 
 DOCUMENT_BLOCK = 16
+PAIR_BLOCK = 8  # products with fewer columns take as long
 MOST_PAIRS = 32  # at once
+ROUNDING = 1e-6  # relative to the gradients, below which their difference is none
 
 
 class Diagonal(eqx.Module):
@@ -32,7 +34,7 @@ class Diagonal(eqx.Module):
     @classmethod
     def start(cls, like: Tangents, l2: float) -> Diagonal:
         """Return that of λI, for gradients like these."""
-        return cls(tuple(jnp.full(shape, l2) for shape in like.shapes), l2)
+        return cls(tuple(jnp.full(shape, l2, jnp.float32) for shape in like.shapes), l2)
 
     @property
     def log_det(self) -> Array:
@@ -128,7 +130,7 @@ class Full(eqx.Module):
         if isinstance(self.n, jax.core.Tracer) or self.may_be_primal:
             return self
         # A group of pairs that does not fit into its tile whole goes to the next one.
-        group = min(n_pairs, MOST_PAIRS, self.tile)
+        group = _group(n_pairs)
         rows = int(self.n) + n_rounds * -(-n_pairs // group) * group
         needed = -(-rows // (self.tile - group + 1)) + 1
         n = self.n_blocks
@@ -179,7 +181,7 @@ class Full(eqx.Module):
     def widened(self, shown: Tangents, pairs: Pairs) -> Full:
         """Return A with one list's pairs in it."""
         news, q = _differences(shown, pairs), pairs.weight.shape[0]
-        size = min(q, MOST_PAIRS, self.tile)
+        size = _group(q)
         n_groups = -(-q // size)
         news = jax.tree.map(lambda leaf: _extended(leaf, n_groups * size), news)
 
@@ -192,69 +194,71 @@ class Full(eqx.Module):
         """Return A with these differences in it; those of equal gradients add nothing."""
         gram, size = inner(news, news), news.winner.inputs[0].shape[0]
         own = jnp.diagonal(inner(news.winner, news.winner) + inner(news.loser, news.loser))
-        real = jnp.diagonal(gram) > 8 * jnp.finfo(gram.dtype).eps * own
+        real = jnp.diagonal(gram) > ROUNDING * own
         order = jnp.argsort(~real)
         news, real, gram = news.take(order), real[order], gram[order][:, order]
-        if not self.may_be_primal:
-            return self._dual_with(news, real, gram)
-        a = self._switched(self._place(size) + size > self.most_blocks * self.tile)
-        return lax.cond(a.is_primal, lambda: a._primal_with(news, real), lambda: a._dual_with(news, real, gram))
+        place, some = self._place(size), jnp.any(real)
+        # Loops of no turn choose the form: the branches of a conditional would each copy the tiles.
+        if self.may_be_primal:
+            a = self._switched(some & (place + size > self.most_blocks * self.tile))
+            a = a._dual_with(news, gram, real & ~a.is_primal, place)._primal_with(news, real & a.is_primal)
+        else:
+            a = self._dual_with(news, gram, real, place)
+        # In primal form the rows go round: only the newest are of use.
+        row = place % (self.n_blocks * self.tile)
+
+        def stored(leaf: Array, new: Array) -> Array:
+            old = lax.dynamic_slice_in_dim(leaf, row, size)
+            return lax.dynamic_update_slice_in_dim(leaf, jnp.where(some, new * real[:, None], old), row, 0)
+
+        pairs = jax.tree.map(stored, self.pairs, news)
+        n = jnp.where(some, place + jnp.sum(real, dtype=jnp.int32), self.n)
+        return eqx.tree_at(lambda a: (a.pairs, a.n), a, (pairs, n))
 
     def _place(self, size: int) -> Array:
         """Return the row for the next pairs: the first free one, or the next tile's if they do not fit into this."""
         used = self.n % self.tile
         return jnp.where(used + size > self.tile, self.n - used + self.tile, self.n)
 
-    def _dual_with(self, news: Differences, real: Array, gram: Array) -> Full:
-        """Return A with more rows of U: [L 0; HᵀL′] with H = L⁻¹ U uᵀ and L′L′ᵀ = λI + u uᵀ - HᵀH."""
-        size = real.shape[0]
-        n_rows = jnp.where(jnp.any(real), -(-self.n // self.tile), 0)
-        place = self._place(size)
+    def _dual_with(self, news: Differences, gram: Array, real: Array, place: Array) -> Full:
+        """Return A with more rows u of U: the factor becomes [L 0; Hᵀ F], H = L⁻¹Uuᵀ, FFᵀ = λI + uuᵀ - HᵀH."""
+        size, some = real.shape[0], jnp.any(real)
         b, at = place // self.tile, place % self.tile
+        n_rows = jnp.where(some, -(-self.n // self.tile), 0)
         none = jnp.zeros((self.n_blocks, self.tile, size))
-        old = tiles.solved(self.tiles, n_rows, lambda c: inner(self._rows(c), news) * real, none)
-        both = real[:, None] & real
-        pivots, factor = _factor(
-            jnp.where(both, gram - _product(old, old, n_rows), 0.0) + self.l2 * jnp.eye(size), self.l2
-        )
+        beside = tiles.solved(self.tiles, n_rows, lambda c: inner(self._rows(c), news) * real, none)
+        rest = jnp.where(real[:, None] & real, gram - _product(beside, beside, n_rows), 0.0)
+        pivots, factor = _factor(rest + self.l2 * jnp.eye(size), self.l2)
         inverse = jsl.solve_triangular(factor, jnp.eye(size), lower=True)
-        beside = -inverse @ (old[b].T @ tiles.tile(self.tiles, b, b))
-        diagonal = lax.dynamic_update_slice(beside, inverse, (jnp.zeros_like(at), at)) * real[:, None]
-        grown = tiles.replaced(self.tiles, b, b, diagonal, at)
-        grown = lax.fori_loop(
-            0, jnp.where(jnp.any(real), b, 0), lambda c, t: tiles.replaced(t, b, c, old[c].T, at), grown
-        )
-        pairs = jax.tree.map(
-            lambda leaf, new: lax.dynamic_update_slice_in_dim(leaf, new * real[:, None], place, 0), self.pairs, news
-        )
-        n = jnp.where(jnp.any(real), place + jnp.sum(real, dtype=jnp.int32), self.n)
-        log_det = self.log_det + jnp.sum(jnp.where(real, jnp.log(pivots / self.l2), 0.0))
-        return Full(grown, pairs, n, self.is_primal, log_det, self.l2, self.n_parameters)
+        corner = -inverse @ (beside[b].T @ tiles.tile(self.tiles, b, b))
+        corner = lax.dynamic_update_slice(corner, inverse, (jnp.zeros_like(at), at)) * real[:, None]
+        rows = beside.mT.at[b].set(corner)
+        grown = tiles.with_rows(self.tiles, b, at, rows, jnp.where(some, b + 1, 0))
+        log_det = self.log_det + jnp.sum(jnp.log(pivots / self.l2))
+        return eqx.tree_at(lambda a: (a.tiles, a.log_det), self, (grown, log_det))
 
     def _primal_with(self, news: Differences, real: Array) -> Full:
-        """Return A with more differences, by Woodbury: A⁻¹ - A⁻¹uᵀ (I + u A⁻¹ uᵀ)⁻¹ u A⁻¹."""
-        columns = self._columns(news) * real
+        """Return A with more differences u, by Woodbury: A⁻¹ - A⁻¹uᵀ (I + u A⁻¹ uᵀ)⁻¹ u A⁻¹."""
+        columns, size = self._columns(news) * real, real.shape[0]
         n = jnp.where(jnp.any(real), self.most_blocks, 0)
         through = tiles.product(self.tiles, columns, n)
-        pivots, factor = _factor(_product(columns, through, n) + jnp.eye(real.shape[0]), 1.0)
-        inverse = jsl.solve_triangular(factor, jnp.eye(real.shape[0]), lower=True)
+        pivots, factor = _factor(_product(columns, through, n) + jnp.eye(size), 1.0)
+        inverse = jsl.solve_triangular(factor, jnp.eye(size), lower=True)
         less = tiles.less_squares(self.tiles, through @ inverse.T, n)
         log_det = self.log_det + jnp.sum(jnp.log(pivots))
         return eqx.tree_at(lambda a: (a.tiles, a.log_det), self, (less, log_det))
 
     def _switched(self, due: Array) -> Full:
         """Return A in primal form if that is due: its pairs so far go into λI one group after another."""
-        now = due & ~self.is_primal
-        size = min(MOST_PAIRS, self.tile)
+        now, everyone = due & ~self.is_primal, jnp.ones(MOST_PAIRS, bool)
         fresh = tiles.identity(self.tiles, 1 / self.l2, jnp.where(now, self.most_blocks, 0))
-        everyone = jnp.ones(size, bool)
 
         def add(i: Array, a: Full) -> Full:
-            rows = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, i * size, size), a.pairs)
-            return a._primal_with(rows, everyone)
+            rows = i * MOST_PAIRS + jnp.arange(MOST_PAIRS)
+            return a._primal_with(self.pairs.take(rows), everyone)
 
         a = eqx.tree_at(lambda a: a.tiles, self, fresh)
-        a = lax.fori_loop(0, jnp.where(now, -(-self.n // size), 0), add, a)
+        a = lax.fori_loop(0, jnp.where(now, -(-self.n // MOST_PAIRS), 0), add, a)
         return eqx.tree_at(lambda a: (a.is_primal, a.log_det), a, (self.is_primal | due, self.log_det))
 
     def _rows(self, b: Array) -> Differences:
@@ -269,6 +273,11 @@ class Full(eqx.Module):
 
 
 Covariance = Diagonal | Full
+
+
+def _group(n_pairs: int) -> int:
+    """Return how many pairs are added at once."""
+    return min(-(-n_pairs // PAIR_BLOCK) * PAIR_BLOCK, MOST_PAIRS)
 
 
 def _differences(shown: Tangents, pairs: Pairs) -> Differences:

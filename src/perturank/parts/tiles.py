@@ -33,9 +33,13 @@ def tile(tiles: Array, b: Array, c: Array) -> Array:
     return lax.dynamic_index_in_dim(tiles, _place(b, c), keepdims=False)
 
 
-def replaced(tiles: Array, b: Array, c: Array, rows: Array, at: Array) -> Array:
-    """Return the tiles with these rows of tile (b, c), from row `at` on, replaced; [q, T]."""
-    return lax.dynamic_update_slice(tiles, rows[None], (_place(b, c), at, jnp.zeros_like(at)))
+def with_rows(tiles: Array, b: Array, at: Array, rows: Array, n: Array) -> Array:
+    """Return the tiles with these rows, from row `at` of block row b on, in its first n tiles; [B, q, T]."""
+
+    def replace(c: Array, tiles: Array) -> Array:
+        return lax.dynamic_update_slice(tiles, rows[c][None], (_place(b, c), at, jnp.zeros_like(at)))
+
+    return lax.fori_loop(0, n, replace, tiles)
 
 
 def left_sum(tiles: Array, b: Array, columns: Array) -> Array:
@@ -67,20 +71,24 @@ def half_product(tiles: Array, columns: Array) -> Array:
 
 
 def product(tiles: Array, columns: Array, n: Array) -> Array:
-    """Return S X of the symmetric matrix S of n block rows whose lower triangle this is; [B, T, M] -> [B, T, M]."""
+    """Return S X of the symmetric S of n block rows whose lower triangle this is; [B, T, M] -> [B, T, M]."""
 
-    def row(b: Array, found: Array) -> Array:
-        def left(c: Array, found: Array) -> Array:
-            here = tile(tiles, b, c)
-            return found.at[b].add(here @ columns[c]).at[c].add(here.T @ columns[b])
+    def row(b: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+        down, across = found
 
-        return lax.fori_loop(0, b, left, found.at[b].add(tile(tiles, b, b) @ columns[b]))
+        # Xᵀ S, not Sᵀ X: a transposed tile would be written out.
+        def left(c: Array, across: Array) -> Array:
+            return across.at[c].add(columns[b].T @ tile(tiles, b, c))
 
-    return lax.fori_loop(0, n, row, jnp.zeros_like(columns))
+        down = down.at[b].set(left_sum(tiles, b, columns) + tile(tiles, b, b) @ columns[b])
+        return down, lax.fori_loop(0, b, left, across)
+
+    down, across = lax.fori_loop(0, n, row, (jnp.zeros_like(columns), jnp.zeros_like(columns.mT)))
+    return down + across.mT
 
 
 def less_squares(tiles: Array, columns: Array, n: Array) -> Array:
-    """Return S - X Xᵀ of the symmetric matrix S of n block rows whose lower triangle this is; [B, T, M]."""
+    """Return S - X Xᵀ of the symmetric S of n block rows whose lower triangle this is; [B, T, M]."""
 
     def row(b: Array, tiles: Array) -> Array:
         def left(c: Array, tiles: Array) -> Array:
