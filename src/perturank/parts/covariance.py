@@ -6,6 +6,7 @@ Widths come from K = G A⁻¹ Gᵀ. No gradient is written out while layer vecto
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -15,13 +16,14 @@ import jax.scipy.linalg as jsl
 from jax import lax
 
 from perturank.core import Array
-from perturank.parts import tiles
+from perturank.parts import triangle
 from perturank.parts.preferences import Pairs
 from perturank.parts.tangents import Differences, Tangents, inner
 
 DOCUMENT_BLOCK = 16
 PAIR_BLOCK = 8  # products with fewer columns take as long
 MOST_PAIRS = 32  # at once
+N_NEWEST = 64
 ROUNDING = 1e-6  # relative to the gradients, below which their difference is none
 
 
@@ -44,6 +46,10 @@ class Diagonal(eqx.Module):
     def with_room(self, n_rounds: int, n_pairs: int) -> Diagonal:
         """Return the same: a diagonal does not grow."""
         return self
+
+    def bound(self, documents: Tangents, products: Array) -> Array:
+        """Return a cheap kernel with no smaller widths: that of λI; `products` is G Gᵀ; [V, V]."""
+        return products / self.l2
 
     def kernel(self, documents: Tangents, products: Array, needed: Array) -> Array:
         """Return K among the needed documents [V], and anything elsewhere; [V, V]."""
@@ -85,12 +91,12 @@ class Full(eqx.Module):
     """All of A, in the cheaper of two forms, both the lower triangle of a symmetric matrix in tiles.
 
     Dual: the Cholesky factor L of λI + U Uᵀ, with a row of U = the pairs' gradient differences for each
-    pair so far; diagonal tiles hold their inverses. Primal: A⁻¹ itself, from the round on in which the
-    factor would outgrow it.
+    pair so far; diagonal tiles hold their inverses. Primal: A⁻¹ itself, from the round on in which pairs
+    would outnumber parameters: the factor would outgrow it then, and λ alone would keep it from being singular.
     """
 
     tiles: Array
-    pairs: Differences  # the first n rows of U
+    pairs: Differences  # the first n rows of U; in primal form the newest, going round
     n: Array
     is_primal: Array
     log_det: Array  # log det A / det λI
@@ -98,8 +104,8 @@ class Full(eqx.Module):
     n_parameters: int = eqx.field(static=True)
 
     @classmethod
-    def start(cls, like: Tangents, l2: float, tile: int = tiles.TILE) -> Full:
-        """Return λI, for gradients like these."""
+    def start(cls, like: Tangents, l2: float, tile: int = triangle.TILE) -> Full:
+        """Return λI, for gradients like these; a tile holds whole groups of pairs."""
         none = jax.tree.map(lambda leaf: jnp.zeros((tile, leaf.shape[1])), like)
         pairs = Differences(none, jax.tree.map(jnp.copy, none))
         zero = jnp.zeros((), jnp.int32)
@@ -113,7 +119,7 @@ class Full(eqx.Module):
     @property
     def n_blocks(self) -> int:
         """The number of block rows there is room for."""
-        return tiles.n_blocks(self.tiles)
+        return triangle.n_blocks(self.tiles)
 
     @property
     def most_blocks(self) -> int:
@@ -130,25 +136,33 @@ class Full(eqx.Module):
         if isinstance(self.n, jax.core.Tracer) or self.may_be_primal:
             return self
         # A group of pairs that does not fit into its tile whole goes to the next one.
-        group = _group(n_pairs)
-        rows = int(self.n) + n_rounds * -(-n_pairs // group) * group
-        needed = -(-rows // (self.tile - group + 1)) + 1
+        rows = int(self.n) + n_rounds * n_pairs
+        needed = -(-rows // (self.tile - _group(n_pairs) + 1)) + 1
         n = self.n_blocks
         while n < needed:
             n *= 2
         n = min(n, self.most_blocks)
         if n == self.n_blocks:
             return self
-        grown = _extended(self.tiles, tiles.n_tiles(n))
+        grown = _extended(self.tiles, triangle.n_tiles(n))
         pairs = jax.tree.map(lambda leaf: _extended(leaf, n * self.tile), self.pairs)
         return eqx.tree_at(lambda a: (a.tiles, a.pairs), self, (grown, pairs))
 
+    def bound(self, documents: Tangents, products: Array) -> Array:
+        """Return a cheap kernel with no smaller widths: that of λI and some of the newest pairs; [V, V]."""
+        size = min(N_NEWEST, self.tile)
+        row = (self.n // size - 1) * size % (self.n_blocks * self.tile)
+        newest = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, row, size), self.pairs)
+        factor = jnp.linalg.cholesky(inner(newest, newest) + self.l2 * jnp.eye(size))
+        half = jsl.solve_triangular(factor, inner(newest, documents), lower=True)
+        return (products - half.T @ half) / self.l2
+
     def kernel(self, documents: Tangents, products: Array, needed: Array) -> Array:
         """Return K among the needed documents [V], and anything elsewhere; `products` is G Gᵀ; [V, V]."""
-        dual = lambda: self._dual_kernel(documents, products, needed)
         if not self.may_be_primal:
-            return dual()
-        return lax.cond(self.is_primal, lambda: self._primal_kernel(documents, needed), dual)
+            return self._dual_kernel(documents, products, needed)
+        forms = partial(self._primal_kernel, documents, needed), partial(self._dual_kernel, documents, products, needed)
+        return lax.cond(self.is_primal, *forms)
 
     def _dual_kernel(self, documents: Tangents, products: Array, needed: Array) -> Array:
         n_rows = -(-self.n // self.tile)
@@ -156,7 +170,7 @@ class Full(eqx.Module):
 
         def image(rows: Array) -> tuple[Array, Array]:
             block = documents.take(rows)
-            found = tiles.solved(self.tiles, n_rows, lambda b: inner(self._rows(b), block), none)
+            found = triangle.solved(self.tiles, n_rows, lambda b: inner(self._rows(b), block), none)
             return found, found
 
         def against(rows: Array, other: Array, rows_: Array, image: Array) -> Array:
@@ -169,7 +183,7 @@ class Full(eqx.Module):
 
         def image(rows: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
             columns = self._columns(documents.take(rows))
-            found = columns, tiles.half_product(self.tiles, columns)
+            found = columns, triangle.half_product(self.tiles, columns)
             return found, found
 
         def against(_: Array, other: tuple[Array, Array], __: Array, image: tuple[Array, Array]) -> Array:
@@ -200,7 +214,7 @@ class Full(eqx.Module):
         place, some = self._place(size), jnp.any(real)
         # Loops of no turn choose the form: the branches of a conditional would each copy the tiles.
         if self.may_be_primal:
-            a = self._switched(some & (place + size > self.most_blocks * self.tile))
+            a = self._switched(some & (place + size > self.n_parameters))
             a = a._dual_with(news, gram, real & ~a.is_primal, place)._primal_with(news, real & a.is_primal)
         else:
             a = self._dual_with(news, gram, real, place)
@@ -226,14 +240,14 @@ class Full(eqx.Module):
         b, at = place // self.tile, place % self.tile
         n_rows = jnp.where(some, -(-self.n // self.tile), 0)
         none = jnp.zeros((self.n_blocks, self.tile, size))
-        beside = tiles.solved(self.tiles, n_rows, lambda c: inner(self._rows(c), news) * real, none)
+        beside = triangle.solved(self.tiles, n_rows, lambda c: inner(self._rows(c), news) * real, none)
         rest = jnp.where(real[:, None] & real, gram - _product(beside, beside, n_rows), 0.0)
         pivots, factor = _factor(rest + self.l2 * jnp.eye(size), self.l2)
         inverse = jsl.solve_triangular(factor, jnp.eye(size), lower=True)
-        corner = -inverse @ (beside[b].T @ tiles.tile(self.tiles, b, b))
+        corner = -inverse @ (beside[b].T @ triangle.tile(self.tiles, b, b))
         corner = lax.dynamic_update_slice(corner, inverse, (jnp.zeros_like(at), at)) * real[:, None]
         rows = beside.mT.at[b].set(corner)
-        grown = tiles.with_rows(self.tiles, b, at, rows, jnp.where(some, b + 1, 0))
+        grown = triangle.with_rows(self.tiles, b, at, rows, jnp.where(some, b + 1, 0))
         log_det = self.log_det + jnp.sum(jnp.log(pivots / self.l2))
         return eqx.tree_at(lambda a: (a.tiles, a.log_det), self, (grown, log_det))
 
@@ -241,17 +255,17 @@ class Full(eqx.Module):
         """Return A with more differences u, by Woodbury: A⁻¹ - A⁻¹uᵀ (I + u A⁻¹ uᵀ)⁻¹ u A⁻¹."""
         columns, size = self._columns(news) * real, real.shape[0]
         n = jnp.where(jnp.any(real), self.most_blocks, 0)
-        through = tiles.product(self.tiles, columns, n)
+        through = triangle.product(self.tiles, columns, n)
         pivots, factor = _factor(_product(columns, through, n) + jnp.eye(size), 1.0)
         inverse = jsl.solve_triangular(factor, jnp.eye(size), lower=True)
-        less = tiles.less_squares(self.tiles, through @ inverse.T, n)
+        less = triangle.less_squares(self.tiles, through @ inverse.T, n)
         log_det = self.log_det + jnp.sum(jnp.log(pivots))
         return eqx.tree_at(lambda a: (a.tiles, a.log_det), self, (less, log_det))
 
     def _switched(self, due: Array) -> Full:
         """Return A in primal form if that is due: its pairs so far go into λI one group after another."""
         now, everyone = due & ~self.is_primal, jnp.ones(MOST_PAIRS, bool)
-        fresh = tiles.identity(self.tiles, 1 / self.l2, jnp.where(now, self.most_blocks, 0))
+        fresh = triangle.identity(self.tiles, 1 / self.l2, jnp.where(now, self.most_blocks, 0))
 
         def add(i: Array, a: Full) -> Full:
             rows = i * MOST_PAIRS + jnp.arange(MOST_PAIRS)

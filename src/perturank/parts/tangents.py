@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -84,4 +86,4 @@ def inner(one: Tangents | Differences, other: Tangents | Differences) -> Array:
     if isinstance(other, Differences):
         return inner(one, other.winner) - inner(one, other.loser)
     layers = zip(one.inputs, one.backwards, other.inputs, other.backwards, strict=True)
-    return sum((a @ a_.T) * (back @ back_.T) for a, back, a_, back_ in layers)
+    return reduce(jnp.add, ((a @ a_.T) * (back @ back_.T) for a, back, a_, back_ in layers))

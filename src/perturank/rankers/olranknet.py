@@ -103,12 +103,12 @@ class OlRankNet(eqx.Module):
     def certain_before(self, query: Query, k: int) -> Array:
         """Return the certain orders as far as they matter for the top k; [V, V].
 
-        A exceeds λI, so ‖g_i - g_j‖/√λ is never less than the width, and decides most pairs at once.
+        A exceeds any part of its sum, so widths by that are never less, and decide most pairs at once.
         """
         g, scores, alpha = self._gradients(query.features), self.score(query), self._alpha()
         products = inner(g, g)
-        bounds = certainty.distances(products / self.settings.l2)
-        sure = certainty.confident(scores, alpha * bounds, query.mask)
+        widest = certainty.distances(self.covariance.bound(g, products))
+        sure = certainty.confident(scores, alpha * widest, query.mask)
         doubtful = certainty.doubtful(scores, sure, query.mask, k)
         needed = jnp.any(doubtful, axis=0) | jnp.any(doubtful, axis=1)
         kernel = self.covariance.kernel(g, products, needed)
