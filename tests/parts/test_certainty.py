@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles import certainty as oracle
 from oracles import covariance
-from oracles.ordering import free
+from oracles.ordering import free, topological_lists
 
 from perturank.parts import certainty
 
@@ -60,6 +60,23 @@ def test_an_order_is_confident_outside_its_width(alpha: float) -> None:
     masked = np.asarray(certainty.confident(jnp.asarray(scores), widths, MASK))
     expected[6:], expected[:, 6:] = False, False
     np.testing.assert_array_equal(masked, expected)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    arrays(np.float32, 6, elements=st.integers(-3, 3).map(float)),
+    arrays(bool, (6, 6)),
+    arrays(bool, (6, 6)),
+    st.integers(1, 6),
+)
+def test_orders_that_are_not_doubtful_never_change_the_top(
+    scores: np.ndarray, relation: np.ndarray, known: np.ndarray, k: int
+) -> None:
+    certain = relation & (scores[:, None] > scores)
+    sure = certain & known
+    doubtful = np.asarray(certainty.doubtful(jnp.asarray(scores), jnp.asarray(sure), jnp.ones(6, bool), k))
+    assert not (doubtful & (sure | (scores[:, None] <= scores))).any()
+    assert topological_lists(sure | (doubtful & certain), k) == topological_lists(certain, k)
 
 
 @settings(max_examples=30, deadline=None)

@@ -51,6 +51,15 @@ def confident(scores: Array, widths: Array, mask: Array) -> Array:
     return above & mask[:, None] & mask[None, :]
 
 
+def doubtful(scores: Array, sure: Array, mask: Array, k: int) -> Array:
+    """Return D[i, j]: it matters for the top k, and is not sure, whether i certainly precedes j; [V], [V, V] -> [V, V].
+
+    All certain predecessors are placed first: with k sure ones a document never stands in the top k.
+    """
+    candidate = mask & (jnp.sum(sure, axis=0) < k)
+    return (scores[:, None] > scores[None, :]) & ~sure & mask[:, None] & candidate[None, :]
+
+
 def distances(kernel: Array) -> Array:
     """Return ‖g_i - g_j‖ in A⁻¹ as √(K_ii + K_jj - 2 K_ij), with K = G A⁻¹ Gᵀ; [V, V] -> [V, V]."""
     own = jnp.diagonal(kernel)

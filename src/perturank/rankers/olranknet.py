@@ -8,14 +8,15 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
 from perturank.parts import certainty, ordering, scoring
+from perturank.parts.covariance import Covariance, Diagonal, Full
 from perturank.parts.history import History
 from perturank.parts.network_fit import NetworkFit
-from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
+from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred, n_pairs_at_most
+from perturank.parts.tangents import Tangents, inner, tangents
 from perturank.publishing import Published
 
 
@@ -28,9 +29,7 @@ class OlRankNetSettings(Settings):
     )
     l2: float = hyper(0.1, "strength of the pull towards the start, in the fit (mλ) and in A", "λ", POSITIVE)
     covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
-    widths: tuple[int, ...] = hyper(
-        (16, 16), "widths of the hidden layers; the full A⁻¹ has as many entries as parameters squared", "m, L", WIDTHS
-    )
+    widths: tuple[int, ...] = hyper((16, 16), "widths of the hidden layers", "m, L", WIDTHS)
     start: scoring.Start = hyper(
         "zero", "zero: last layer at 0; centred: the paper's √m-scaled network less its own start"
     )
@@ -55,27 +54,21 @@ class OlRankNet(eqx.Module):
     theta: scoring.Scorer
     theta_0: scoring.Scorer
     optimiser: Any
-    covariance: Array  # full: A⁻¹ [p, p]; diagonal: the diagonal of A [p]
-    log_det: Array  # log det A / det λI
+    covariance: Covariance
     history: History
 
     @classmethod
     def start(cls, settings: OlRankNetSettings, n_features: int, key: Key) -> OlRankNet:
         """Return a network at θ₀, whose scores are all 0."""
         net = scoring.network(n_features, settings.widths, key, settings.start)
-        p = scoring.n_parameters(net)
         theta = jax.tree.map(lambda leaf: leaf[None], net)
-        covariance = (
-            jnp.eye(p) / settings.l2 if settings.covariance == "full" else jnp.full(p, settings.l2, jnp.float32)
-        )
-        optimiser = network_fit(settings).optimiser(theta)
+        form = Full if settings.covariance == "full" else Diagonal
         return cls(
             settings,
             theta,
             jax.tree.map(jnp.copy, theta),
-            optimiser,
-            covariance,
-            jnp.zeros(()),
+            network_fit(settings).optimiser(theta),
+            form.start(tangents(net, jnp.zeros((1, n_features))), settings.l2),
             History.empty(n_features),
         )
 
@@ -89,30 +82,43 @@ class OlRankNet(eqx.Module):
         """Return the scores; [V]."""
         return network_fit(self.settings).scores(self.theta, self.theta_0, query.features)[:, 0] + query.prior
 
-    def _gradients(self, features: Array) -> Array:
-        """Return g(x; θ)/√m; [V, p]."""
+    def _gradients(self, features: Array) -> Tangents:
+        """Return g(x; θ)/√m."""
         net = jax.tree.map(lambda leaf: leaf[0], self.theta)
-        return scoring.document_gradients(net, features) / jnp.sqrt(self.settings.widths[-1])
-
-    def certain(self, query: Query) -> Array:
-        """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
-        g = self._gradients(query.features)
-        if self.settings.covariance == "full":
-            kernel = g @ self.covariance @ g.T
-        else:
-            kernel = certainty.kernel_diagonal(g, self.covariance)
-        return certainty.confident(self.score(query), self._alpha() * certainty.distances(kernel), query.mask)
+        return tangents(net, features).scaled(self.settings.widths[-1] ** -0.5)
 
     def _alpha(self) -> Array:
         s = self.settings
         if s.alpha != "lemma":
             return jnp.asarray(s.alpha)
-        return certainty.exploration_factor(self.log_det, scoring.n_parameters(self.theta), s.delta, s.noise_bound)
+        n = scoring.n_parameters(self.theta)
+        return certainty.exploration_factor(self.covariance.log_det, n, s.delta, s.noise_bound)
+
+    def certain(self, query: Query) -> Array:
+        """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
+        g = self._gradients(query.features)
+        kernel = self.covariance.kernel(g, inner(g, g), query.mask)
+        return certainty.confident(self.score(query), self._alpha() * certainty.distances(kernel), query.mask)
+
+    def certain_before(self, query: Query, k: int) -> Array:
+        """Return the certain orders as far as they matter for the top k; [V, V].
+
+        A exceeds any part of its sum, so widths by that are never less, and decide most pairs at once.
+        """
+        g, scores, alpha = self._gradients(query.features), self.score(query), self._alpha()
+        products = inner(g, g)
+        widest = certainty.distances(self.covariance.bound(g, products))
+        sure = certainty.confident(scores, alpha * widest, query.mask)
+        doubtful = certainty.doubtful(scores, sure, query.mask, k)
+        needed = jnp.any(doubtful, axis=0) | jnp.any(doubtful, axis=1)
+        kernel = self.covariance.kernel(g, products, needed)
+        return sure | doubtful & certainty.confident(scores, alpha * certainty.distances(kernel), query.mask)
 
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list that follows the certain orders and explores the others."""
-        k, certain = query.places(self.n_features, k), self.certain(query)
+        k = query.places(self.n_features, k)
+        certain = self.certain_before(query, k)
         before = jnp.sum(certain, axis=0, dtype=jnp.int32)
         return ordering.topological(before, lambda pick: certain[pick], query.mask, key, k).ranking(query.mask)
 
@@ -123,8 +129,9 @@ class OlRankNet(eqx.Module):
 
     def with_room(self, n_rounds: int, k: int) -> OlRankNet:
         """Return the same ranker with room for so many more rounds."""
-        history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
-        return eqx.tree_at(lambda r: r.history, self, history)
+        n_pairs = n_pairs_at_most(k, self.settings.pairs)
+        room = self.history.with_room(n_rounds * k, n_rounds * n_pairs), self.covariance.with_room(n_rounds, n_pairs)
+        return eqx.tree_at(lambda r: (r.history, r.covariance), self, room)
 
     def learn(self, interaction: Interaction, key: Key) -> OlRankNet:
         """Return the network after a few steps on all clicks so far (eq:loss), and its widths after these."""
@@ -142,20 +149,8 @@ class OlRankNet(eqx.Module):
             self.theta, self.theta_0, self.optimiser, history, newest, keys[2], keys[2]
         )
         news = jnp.where(newest < history.weight.shape[0], pairs.weight, 0.0)
-        g = self._gradients(shown.features)
-        covariance, log_det = self._widened(jnp.sqrt(news)[:, None] * (g[pairs.winner] - g[pairs.loser]))
-        return OlRankNet(s, theta, self.theta_0, optimiser, covariance, log_det, history)
-
-    def _widened(self, new: Array) -> tuple[Array, Array]:
-        """Return the covariance with these gradient differences [q, p] in it, and its log-determinant."""
-        if self.settings.covariance == "diagonal":
-            diagonal = self.covariance + jnp.sum(new**2, axis=0)
-            return diagonal, jnp.sum(jnp.log(diagonal / self.settings.l2))
-        # Woodbury: (A + UᵀU)⁻¹ = A⁻¹ - A⁻¹Uᵀ (I + U A⁻¹ Uᵀ)⁻¹ U A⁻¹
-        through = new @ self.covariance
-        factor = jnp.linalg.cholesky(jnp.eye(new.shape[0]) + through @ new.T)
-        half = jsl.solve_triangular(factor, through, lower=True)
-        return self.covariance - half.T @ half, self.log_det + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
+        covariance = self.covariance.widened(self._gradients(shown.features), Pairs(pairs.winner, pairs.loser, news))
+        return OlRankNet(s, theta, self.theta_0, optimiser, covariance, history)
 
 
 def network_fit(s: OlRankNetSettings) -> NetworkFit:
