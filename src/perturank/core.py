@@ -76,6 +76,11 @@ class Query(eqx.Module):
             raise BadInput(f"k is {k}", "a list has 1 place or more")
         return min(k, self.mask.shape[0])
 
+    @property
+    def n_rows(self) -> Array:
+        """The number of rows up to the last document; only padding follows."""
+        return jnp.max(jnp.where(self.mask, jnp.arange(1, self.mask.shape[0] + 1), 0))
+
     def take(self, order: Array) -> Query:
         """Return the documents at these rows."""
         return Query(self.features[order], self.mask[order], self.ids[order], self.prior[order])

@@ -113,3 +113,11 @@ def test_other_modules_are_differentiated_without_keeping_anything() -> None:
     assert kept == ()
     assert scores.shape == (4, 2)
     np.testing.assert_allclose(scoring.backward(lines, x, kept, slopes).weight, jnp.stack([x.sum(0)] * 2), rtol=1e-5)
+
+
+def test_many_documents_are_scored_block_by_block_as_if_at_once() -> None:
+    v, n = 2 * scoring.BLOCK + 100, 2 * scoring.BLOCK - 10
+    features = jnp.asarray(small.rows(v))
+    net = scoring.ensemble(lambda key: scoring.network(5, (8,), key, "centred"), 2, jax.random.key(2))
+    found = scoring.by_blocks(lambda rows: scoring.ensemble_scores(net, rows), features, jnp.asarray(n))
+    np.testing.assert_allclose(found[:n], scoring.ensemble_scores(net, features)[:n], rtol=1e-4, atol=1e-5)

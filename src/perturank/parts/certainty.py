@@ -41,7 +41,8 @@ def n_unanimous_before(scores: Array, mask: Array) -> Array:
             before = before + reduce(jnp.logical_and, beats).astype(jnp.int32)
         return before
 
-    counts = lax.fori_loop(0, uppers[0].shape[0], add_rows, jnp.zeros(v, jnp.int32))
+    n_rows = jnp.max(jnp.where(mask, jnp.arange(1, v + 1), 0))
+    counts = lax.fori_loop(0, (n_rows + ROWS - 1) // ROWS, add_rows, jnp.zeros(v, jnp.int32))
     return jnp.where(mask, counts, 0)
 
 

@@ -9,11 +9,14 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from perturank.core import Array, Key
 
 Scorer = Any  # any Equinox module that maps features [V, d] to scores [V]
 Start = Literal["zero", "centred"]
+
+BLOCK = 512  # documents scored at a time
 
 
 class Linear(eqx.Module):
@@ -101,6 +104,21 @@ def ensemble(make: Callable[[Key], Scorer], n: int, key: Key) -> Scorer:
 def ensemble_scores(scorers: Scorer, features: Array) -> Array:
     """Return every scorer's scores; [V, d] -> [V, N]."""
     return eqx.filter_vmap(lambda scorer: scorer(features), in_axes=eqx.if_array(0), out_axes=1)(scorers)
+
+
+def by_blocks(score: Callable[[Array], Array], features: Array, n_rows: Array) -> Array:
+    """Return `score` of the first n_rows documents and 0 for the rest, in blocks that fit a cache; [V, d] -> [V, N]."""
+    v = features.shape[0]
+    if v <= 2 * BLOCK:
+        return score(features)
+
+    def block(i: Array, scores: Array) -> Array:
+        start = jnp.minimum(i * BLOCK, v - BLOCK)  # the last one may overlap
+        found = score(lax.dynamic_slice_in_dim(features, start, BLOCK))
+        return lax.dynamic_update_slice_in_dim(scores, found, start, 0)
+
+    shape = jax.eval_shape(score, features).shape
+    return lax.fori_loop(0, (n_rows + BLOCK - 1) // BLOCK, block, jnp.zeros(shape))
 
 
 def centred_scores(scorers: Scorer, start: Scorer, features: Array) -> Array:

@@ -206,7 +206,11 @@ class P2NeurRank(eqx.Module):
 
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
-        return network_fit(self.settings).scores(self.theta, self.theta_0, query.features) + query.prior[:, None]
+        fit = network_fit(self.settings)
+        scores = scoring.by_blocks(
+            lambda rows: fit.scores(self.theta, self.theta_0, rows), query.features, query.n_rows
+        )
+        return scores + query.prior[:, None]
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
