@@ -47,8 +47,9 @@ def _slices(data: Dataset, size: int) -> Iterator[Query]:
 def plain_query(rows: np.ndarray, size: int) -> Query:
     """Return these rows [n, d] as a query of this size, without identities or a prior: it is only looked at."""
     n = len(rows)
-    features = jnp.asarray(np.pad(rows, ((0, size - n), (0, 0))))
-    return Query(features, jnp.arange(size) < n, jnp.zeros((size, 2), jnp.uint32), jnp.zeros(size))
+    blank = np.zeros((size, 2), np.uint32), np.zeros(size, np.float32)
+    padded = np.pad(rows, ((0, size - n), (0, 0))), np.arange(size) < n, *blank
+    return Query(*(jnp.asarray(array) for array in padded))
 
 
 @dataclass(frozen=True)

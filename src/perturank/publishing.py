@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from perturank.core import Key, Ranker
@@ -30,5 +31,9 @@ class Published:
         """Return a new ranker for documents of n_features features."""
         if n_features < 1:
             raise BadInput(f"n_features is {n_features}", "it must be 1 or more")
-        ranker: Ranker = self.start(settings or self.settings, n_features, jax.random.key(0) if key is None else key)
+        chosen = settings or self.settings
+        # As one program: operation by operation, JAX would compile dozens.
+        ranker: Ranker = eqx.filter_jit(lambda key: self.start(chosen, n_features, key))(
+            jax.random.key(0) if key is None else key
+        )
         return ranker

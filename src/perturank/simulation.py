@@ -144,7 +144,8 @@ class World(eqx.Module):
     top: int = eqx.field(static=True)
 
 
-def streams(seed: int) -> Key:
+@jax.jit
+def streams(seed: int | Array) -> Key:
     """Return one key per concern: queries, users, lists, learning, start; [5]."""
     return jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(5))
 
@@ -213,8 +214,8 @@ def simulate(
     while progress.round < plan.rounds:
         stop = next(t for t in plan.stops if t > progress.round)
         n = min(stop - progress.round, n_next)
-        ranker = progress.ranker.with_room(max(n, LEAST_ROOM), plan.top)
-        shapes = tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
+        ranker = _roomy(progress.ranker, n, plan.top)
+        shapes = _shapes(ranker)
         if shapes not in compiled:  # an empty chunk compiles and changes nothing
             ranker = rounds_done(world, ranker, progress.round, 0)[0]
             compiled.add(shapes)
@@ -230,6 +231,17 @@ def simulate(
         if on_progress is not None:
             on_progress(n)
     return progress.run(plan.seed, plan.rounds)
+
+
+def _roomy(ranker: Ranker, n: int, top: int) -> Ranker:
+    """Return the ranker with room for n more rounds; where it must grow, it grows for many at once."""
+    if _shapes(ranker.with_room(n, top)) == _shapes(ranker):
+        return ranker
+    return ranker.with_room(max(n, LEAST_ROOM), top)
+
+
+def _shapes(ranker: Ranker) -> tuple[tuple[int, ...], ...]:
+    return tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
 
 
 def rounds_done(world: World, ranker: Ranker, start: int, n: int) -> tuple[Ranker, np.ndarray, np.ndarray]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
-from sklearn.datasets import load_svmlight_file
 
 from perturank.datasets.dataset import LARGEST, Dataset, compact
 from perturank.datasets.grouping import grouped, normalised
@@ -127,6 +126,9 @@ def _parsed(path: Path) -> Iterator[Block]:
 
 def _fast(data: bytes) -> Block | None:
     """Return what scikit-learn reads, or None where the plain reader must look."""
+    # Imported here: it takes longer than all the rest of perturank, and cached or embedded data do not need it.
+    from sklearn.datasets import load_svmlight_file
+
     try:
         features, labels, qids = load_svmlight_file(BytesIO(data), query_id=True, zero_based=True)
     except (ValueError, OverflowError):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from perturank.core import Array, Key, Query
@@ -144,4 +145,7 @@ def _capacity(needed: int, capacity: int, block: int) -> int:
 
 
 def _extended(array: Array, n: int) -> Array:
-    return jnp.concatenate([array, jnp.zeros((n - array.shape[0], *array.shape[1:]), array.dtype)])
+    # By NumPy: JAX would compile a program for every shape.
+    longer = np.zeros((n, *array.shape[1:]), array.dtype)
+    longer[: array.shape[0]] = np.asarray(array)
+    return jnp.asarray(longer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -36,11 +38,10 @@ class Table(eqx.Module):
     def grown(self, capacity: int) -> Table:
         """Return the same table with room for more keys; slots keep their numbers."""
         n = int(self.n)
-        bare = Table.empty(capacity)
         keys = np.zeros((capacity, 2), np.uint32)
         keys[:n] = np.asarray(self.keys)[:n]
-        cells = np.full(bare.cells.shape[0], EMPTY, np.int32)
-        for slot, cell in enumerate(np.asarray(_home(jnp.asarray(keys[:n]), cells.size))):
+        cells = np.full(_n_cells(capacity), EMPTY, np.int32)
+        for slot, cell in enumerate(_home(keys[:n], cells.size)):
             while cells[cell] != EMPTY:
                 cell = (cell + 1) % cells.size
             cells[cell] = slot
@@ -85,8 +86,8 @@ def _n_cells(capacity: int) -> int:
     return 4 << (capacity - 1).bit_length()
 
 
-def _home(keys: Array, n_cells: int) -> Array:
-    """Return the first cell that each key tries."""
-    mixed = keys[:, 0] * jnp.uint32(0x9E3779B1) ^ (keys[:, 1] * jnp.uint32(0x85EBCA77) + jnp.uint32(0xC2B2AE3D))
-    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x2C1B3C6D)
-    return ((mixed ^ (mixed >> 13)) % jnp.uint32(n_cells)).astype(jnp.int32)
+def _home(keys: Any, n_cells: int) -> Any:
+    """Return the first cell that each key tries; for arrays of JAX and of NumPy alike."""
+    mixed = keys[:, 0] * np.uint32(0x9E3779B1) ^ (keys[:, 1] * np.uint32(0x85EBCA77) + np.uint32(0xC2B2AE3D))
+    mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
+    return ((mixed ^ (mixed >> np.uint32(13))) % np.uint32(n_cells)).astype(np.int32)
