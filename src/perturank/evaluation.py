@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from perturank import metrics
@@ -49,7 +49,7 @@ def plain_query(rows: np.ndarray, size: int) -> Query:
     n = len(rows)
     blank = np.zeros((size, 2), np.uint32), np.zeros(size, np.float32)
     padded = np.pad(rows, ((0, size - n), (0, 0))), np.arange(size) < n, *blank
-    return Query(*(jnp.asarray(array) for array in padded))
+    return Query(*(jax.device_put(array) for array in padded))
 
 
 @dataclass(frozen=True)

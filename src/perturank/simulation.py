@@ -132,7 +132,7 @@ def _rounded(n: int, to: int) -> int:
 
 
 def _padded(array: np.ndarray, n: int) -> Array:
-    return jnp.asarray(np.pad(array, ((0, n - len(array)), *((0, 0),) * (array.ndim - 1))))
+    return jax.device_put(np.pad(array, ((0, n - len(array)), *((0, 0),) * (array.ndim - 1))))
 
 
 class World(eqx.Module):

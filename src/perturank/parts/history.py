@@ -148,4 +148,4 @@ def _extended(array: Array, n: int) -> Array:
     # By NumPy: JAX would compile a program for every shape.
     longer = np.zeros((n, *array.shape[1:]), array.dtype)
     longer[: array.shape[0]] = np.asarray(array)
-    return jnp.asarray(longer)
+    return jax.device_put(longer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -45,7 +46,7 @@ class Table(eqx.Module):
             while cells[cell] != EMPTY:
                 cell = (cell + 1) % cells.size
             cells[cell] = slot
-        return Table(jnp.asarray(keys), jnp.asarray(cells), self.n)
+        return Table(jax.device_put(keys), jax.device_put(cells), self.n)
 
     def find_or_insert(self, keys: Array, wanted: Array) -> tuple[Table, Array]:
         """Return the table with these keys [q, 2] in it, and their slots [q]; unwanted ones get slot C.
