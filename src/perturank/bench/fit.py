@@ -23,7 +23,7 @@ from perturank.bench.timing import shortest
 from perturank.core import Interaction, Query
 
 N_FEATURES = 136
-MANY = 10_000  # documents from which one step is long enough to time
+MANY = 10_000  # documents from which few steps are long enough to time
 
 COLUMNS = (
     Column("milliseconds", "ms a step", "time"),
@@ -61,7 +61,7 @@ def measured(effort: Effort, advance: Advance) -> Rows:
 
 
 def _seconds_a_step(filled: object, n_documents: int, n_rankers: int, effort: Effort) -> float:
-    n_steps = 1 if n_documents >= MANY else 10
+    n_steps = 3 if n_documents >= MANY else 10
     entry = catalogue.published(filling.NAME)
     settings = entry.settings.changed(budget=None, n_steps=n_steps, n_rankers=n_rankers, widths=effort.widths)
     ranker = filling.moved(filled, fresh(filling.NAME, N_FEATURES, settings))

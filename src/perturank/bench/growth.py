@@ -24,8 +24,7 @@ ORACLE = "oracle of p2neurrank, whole history"
 WARM_UP = 2  # rounds: the linear fit begins at 0 in a history that is not empty
 LAPS, MOST = 4, 300  # rounds are timed in laps
 TELLING = "dcm:click=.5,.5,.5,.5,.5;stop=0,0,0,0,0"  # a round without a pair has no fit, and would cost nothing
-ROOM = 400  # rounds
-FILL = 5000  # rounds between two growths of the history
+ROOM = 400  # rounds between two growths of the history, as in a simulation
 EXPONENT_FROM = 500  # earlier rounds are mostly overhead
 
 
@@ -53,7 +52,7 @@ def measured(effort: Effort, advance: Advance) -> Rows:
     world = world_of(repeated(fold.train, max(effort.queries)), fold.n_grades)
     for n_queries in effort.queries:
         seen = []
-        # The first of the same queries: shapes stay, and with them the compiled programs.
+        # The first of the same queries: the data's shapes stay, and with them some compiled programs.
         few = eqx.tree_at(lambda w: w.shelf.n_queries, world, jnp.asarray(n_queries))
         for t, filled, times in _followed(few, fold, effort):
             documents, pairs = filling.sizes(filled)
@@ -113,7 +112,7 @@ def _followed(world: World, fold: Fold, effort: Effort) -> Iterator[tuple[int, A
         BUDGET: fresh("p2neurrank", fold.n_features),
         LINEAR: fresh("p2linrank", fold.n_features),
     }
-    filler = Play(world, filling.small(fold.n_features).with_room(max(effort.at), TOP))
+    filler = Play(world, filling.small(fold.n_features).with_room(ROOM, TOP))
     for t in all_rounds(effort):
         filler = _filled(filler, t)
         timed = followed if t in effort.at else {BUDGET: followed[BUDGET]}
@@ -126,8 +125,8 @@ def _followed(world: World, fold: Fold, effort: Effort) -> Iterator[tuple[int, A
 def _filled(filler: Play, t: int) -> Play:
     """Return the small network after round t."""
     while filler.round < t:
-        n = min(FILL, t - filler.round)
-        grown = filler.ranker.with_room(max(n, ROOM), TOP)
+        n = min(ROOM, t - filler.round)
+        grown = filler.ranker.with_room(n, TOP)
         filler = filler if grown is filler.ranker else Play(filler.world, grown, filler.round)
         filler.on(n)
     return filler

@@ -37,11 +37,14 @@ def full_gradient(history: History, theta: Scorer, theta_0: Scorer | None, targe
         scores = lax.dynamic_update_slice_in_dim(scores, found, i * DOCUMENT_BLOCK, 0)
         return scores, jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), kept, new)
 
-    # Activities are written before they are read: their room need not be cleared.
+    # Activities are written before they are read, whatever was there; XLA clears one of two equal
+    # buffers and copies it for the other, so each has a filling of its own.
     capacity = history.documents.shape[0]
-    kept = jax.tree.map(
-        lambda a: lax.empty((capacity // DOCUMENT_BLOCK, *a.shape), a.dtype),  # type: ignore[no-untyped-call]
+    activities, shape = jax.tree.flatten(
         jax.eval_shape(scoring.forward, theta, history.documents[:DOCUMENT_BLOCK])[1],
+    )
+    kept = shape.unflatten(
+        jnp.full((capacity // DOCUMENT_BLOCK, *a.shape), layer, a.dtype) for layer, a in enumerate(activities)
     )
     scores, kept = lax.fori_loop(0, n_blocks, forward, (jnp.zeros((capacity, targets.shape[1])), kept))
 

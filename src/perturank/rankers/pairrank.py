@@ -43,14 +43,14 @@ class PairRank(eqx.Module):
     settings: PairRankSettings = eqx.field(static=True)
     theta: Array  # [d, 1]: an ensemble of one, fitted like any other
     gram: Array  # A - λI, [d, d]
-    hessian: linear_fit.Hessian  # of an earlier fit
+    hessian: linear_fit.AnyHessian  # of an earlier fit
     history: History
 
     @classmethod
     def start(cls, settings: PairRankSettings, n_features: int, key: Key) -> PairRank:
         """Return a ranker at 0; the key changes nothing."""
-        zero, eye = jnp.zeros((n_features, 1)), jnp.eye(n_features)
-        return cls(settings, zero, 0 * eye, linear_fit.Hessian(eye), History.empty(n_features))
+        zero, gram = jnp.zeros((n_features, 1)), jnp.zeros((n_features, n_features))
+        return cls(settings, zero, gram, linear_fit.unknown(n_features)[1], History.empty(n_features))
 
     @property
     def n_features(self) -> int:
