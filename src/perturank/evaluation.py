@@ -69,3 +69,21 @@ class Doubts:
         """Return the mean share of uncertain pairs; None where the ranker defines none."""
         shares = [ranker.uncertain(query) for query in self.queries]
         return None if shares[0] is None else float(np.mean([float(s) for s in shares if s is not None]))
+
+    def width(self, ranker: Ranker) -> float | None:
+        """Return the mean of ‖x_i - x_j‖² in A⁻¹ over all pairs; None where the ranker keeps no A."""
+        covariance = getattr(ranker, "covariance", None)
+        if covariance is None:
+            return None
+        inverse = np.linalg.inv(np.asarray(covariance, np.float64))
+        return float(np.mean([mean_width(np.asarray(q.features)[np.asarray(q.mask)], inverse) for q in self.queries]))
+
+
+def mean_width(rows: np.ndarray, inverse: np.ndarray) -> float:
+    """Return the mean of ‖x_i - x_j‖² in A⁻¹ over the pairs i < j of these rows [V, d]; 0 for a single row."""
+    n = len(rows)
+    if n < 2:
+        return 0.0
+    # Σ over pairs of (x_i - x_j)ᵀA⁻¹(x_i - x_j) = n Σ x_iᵀA⁻¹x_i - (Σ x_i)ᵀA⁻¹(Σ x_i), for centred rows n Σ alone.
+    centred = rows - rows.mean(axis=0, dtype=np.float64)
+    return float(2 * np.sum((centred @ inverse) * centred) / (n - 1))

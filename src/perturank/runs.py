@@ -16,7 +16,10 @@ from perturank.errors import BadInput
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is known after so many rounds; cumulative_ndcg and regret are sums over all rounds so far."""
+    """What is known after so many rounds; cumulative_ndcg and regret are sums over all rounds so far.
+
+    `uncertain` is the share of uncertain pairs, `width` the mean of ‖x_i - x_j‖² in A⁻¹, where the ranker has them.
+    """
 
     round: int
     ndcg: float
@@ -24,6 +27,7 @@ class Checkpoint:
     regret: float
     uncertain: float | None
     seconds: float
+    width: float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,10 @@ class Progress:
         self.regret += float(np.sum(regrets, dtype=np.float64))
         self.seconds += seconds
 
-    def record(self, ndcg: float, uncertain: float | None) -> None:
+    def record(self, ndcg: float, uncertain: float | None, width: float | None) -> None:
         """Take in an evaluation of the ranker as it is now."""
         cumulative = float(metrics.cumulative_ndcg(self.ndcgs)[-1])
-        self.checkpoints.append(Checkpoint(self.round, ndcg, cumulative, self.regret, uncertain, self.seconds))
+        self.checkpoints.append(Checkpoint(self.round, ndcg, cumulative, self.regret, uncertain, self.seconds, width))
 
     def run(self, seed: int, rounds: int) -> Run:
         """Return the finished run."""

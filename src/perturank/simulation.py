@@ -197,9 +197,13 @@ def simulate(
     *,
     on_progress: Callable[[int], None] | None = None,
     checkpoint: Path | None = None,
+    save_every: float = 0.0,
     longest_chunk: int = LONGEST_CHUNK,
 ) -> Run:
-    """Return the run of this plan; with a checkpoint file it goes on where an earlier call stopped."""
+    """Return the run of this plan; with a checkpoint file it goes on where an earlier call stopped.
+
+    The file is written after a chunk of rounds, if so many seconds have passed since it was last.
+    """
     plan.user.check(plan.fold.train.labels)
     keys = streams(plan.seed)
     start = published(plan.ranker).make(plan.fold.n_features, keys[START], plan.settings)
@@ -211,6 +215,7 @@ def simulate(
     longest_chunk = min(longest_chunk, LONGEST_CHUNK)
     n_next = min(longest_chunk, 50)
     compiled: set[Any] = set()
+    saved = time.perf_counter()
     while progress.round < plan.rounds:
         stop = next(t for t in plan.stops if t > progress.round)
         n = min(stop - progress.round, n_next)
@@ -225,9 +230,10 @@ def simulate(
         progress.advance(ranker, ndcgs, regrets, seconds)
         n_next = max(1, min(longest_chunk, 4 * n_next, int(n * SECONDS_PER_CHUNK / seconds) + 1))
         if progress.round == stop:
-            progress.record(exam.ndcg(ranker, plan.top), doubts.share(ranker))
-        if checkpoint is not None:
+            progress.record(exam.ndcg(ranker, plan.top), doubts.share(ranker), doubts.width(ranker))
+        if checkpoint is not None and time.perf_counter() - saved >= save_every:
             progress.save(checkpoint)
+            saved = time.perf_counter()
         if on_progress is not None:
             on_progress(n)
     return progress.run(plan.seed, plan.rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -79,9 +80,13 @@ def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: 
 
 
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
-    """Write arrays and header beside the path and rename, so that a reader never sees half a file."""
+    """Write arrays and header to one file, which appears whole or not at all."""
+    put(path, to_bytes({k: np.asarray(v, order="C") for k, v in arrays.items()}, {"perturank": json.dumps(header)}))
+
+
+def put(path: str | Path, content: bytes) -> None:
+    """Write beside the path, flush to the disk, and rename, so that a reader never sees half a file."""
     target = Path(path)
-    content = to_bytes({k: np.asarray(v, order="C") for k, v in arrays.items()}, {"perturank": json.dumps(header)})
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as beside:
             try:
@@ -93,9 +98,9 @@ def write(path: str | Path, arrays: Mapping[str, np.ndarray], header: Mapping[st
                 os.unlink(beside.name)
                 raise
     except OSError as error:
-        raise BadInput(
-            f"cannot write {target}: {error.strerror}", "choose a folder that exists and is writable"
-        ) from None
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "make room; nothing finished is lost" if full else "choose a folder that exists and is writable"
+        raise BadInput(f"cannot write {target}: {error.strerror}", remedy) from None
 
 
 def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -122,6 +122,11 @@ class P2LinRank(eqx.Module):
         """The number of features of a document."""
         return self.history.documents.shape[1]
 
+    @property
+    def covariance(self) -> Array | None:
+        """A of lemma:cb, [d, d]; None where there are too many features to keep it."""
+        return None if self.gram is None else self.gram + self.settings.l2 * jnp.eye(self.n_features)
+
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
         return query.features @ self.theta + query.prior[:, None]

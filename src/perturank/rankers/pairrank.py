@@ -57,6 +57,11 @@ class PairRank(eqx.Module):
         """The number of features of a document."""
         return self.history.documents.shape[1]
 
+    @property
+    def covariance(self) -> Array:
+        """A of eq:cb; [d, d]."""
+        return self.gram + self.settings.l2 * jnp.eye(self.n_features)
+
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
@@ -64,8 +69,7 @@ class PairRank(eqx.Module):
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
-        s = self.settings
-        covariance = self.gram + s.l2 * jnp.eye(self.n_features)
+        s, covariance = self.settings, self.covariance
         if s.covariance == "full":
             kernel = certainty.kernel_full(query.features, covariance)
         else:

@@ -1,0 +1,69 @@
+"""The vocabulary of experiments: arms that run, what is drawn of them, and what the paper claims of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perturank.experiments.evidence import Evidence
+
+Grid = Mapping[str, Sequence[Any]]  # hyper-parameter -> values; all combinations are tried
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One curve: a ranker with settings, some of them searched on the validation queries.
+
+    `wide` replaces axes of the paper's grid by longer ones: tuned on those too, the arm gets a second curve.
+    """
+
+    label: str
+    ranker: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    grid: Grid = field(default_factory=dict)
+    wide: Grid = field(default_factory=dict)
+    is_ours: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the runs bear a claim out (None: they cannot tell), and the numbers that say so."""
+
+    holds: bool | None
+    because: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, and how the runs of one data set are asked about it."""
+
+    says: str
+    check: Callable[[Evidence], Verdict]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure of the paper: a measure against rounds, a panel per user (and data set)."""
+
+    label: str  # in the paper, such as fig:offline_linear; or our own
+    measure: str  # a column of the results: ndcg, cumulative_ndcg, regret, uncertain, seconds
+    title: str
+    y_label: str
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What runs and what is drawn; `users` and `data` of its own replace those of the protocol."""
+
+    name: str
+    title: str
+    about: str
+    arms: tuple[Arm, ...]
+    drawings: tuple[Drawing, ...]
+    claims: tuple[Claim, ...] = ()
+    users: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    stars: str = ""  # the arm that others are tested against; the first one that is ours where none is named

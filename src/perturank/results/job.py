@@ -1,0 +1,71 @@
+"""One run in words: everything that decides it, and the name that follows from that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from perturank import catalogue, clicks, datasets
+from perturank.simulation import Plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run. `settings` are all of the ranker's, as JSON; `content` says which data `data` stands for."""
+
+    ranker: str
+    settings: str
+    data: str
+    content: str
+    fold: int
+    user: str
+    rounds: int
+    seed: int
+    evaluate_at: tuple[int, ...]
+    stop: str = "examined"
+    top: int = 10
+    evaluate_on: str = "test"
+    threads: int = 1
+
+    @property
+    def key(self) -> str:
+        """The run's name: a digest of all that decides it, wherever its data lie."""
+        decides = asdict(self)
+        del decides["data"]
+        return hashlib.blake2b(json.dumps(decides, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The ranker's settings as plain values."""
+        return json.loads(self.settings)
+
+    def plan(self) -> Plan:
+        """Return what a simulation needs; mistakes are found here."""
+        return self.plan_on(datasets.load(self.data, fold=self.fold))
+
+    def plan_on(self, fold: datasets.Fold) -> Plan:
+        """Return what a simulation needs, on data that are loaded already."""
+        return Plan(
+            ranker=self.ranker,
+            settings=catalogue.published(self.ranker).settings.changed(**self.chosen),
+            user=clicks.user(self.user, fold.n_grades, stop=self.stop),
+            fold=fold,
+            rounds=self.rounds,
+            seed=self.seed,
+            evaluate_at=self.evaluate_at,
+            top=self.top,
+            evaluate_on=self.evaluate_on,
+        )
+
+
+def settings_of(ranker: str, changes: Mapping[str, Any]) -> str:
+    """Return all settings of a ranker, some of them changed, as they stand in a job.
+
+    >>> json.loads(settings_of("pairrank", {"alpha": 0.1}))["alpha"]
+    0.1
+    """
+    return json.dumps(catalogue.published(ranker).settings.changed(**changes).as_dict(), sort_keys=True)
+
