@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from perturank.experiments.evidence import Evidence
 
+Curve = tuple[np.ndarray, np.ndarray]  # rounds and values
 Grid = Mapping[str, Sequence[Any]]  # hyper-parameter -> values; all combinations are tried
 
 
@@ -52,6 +55,7 @@ class Drawing:
     y_label: str
     log_x: bool = False
     log_y: bool = False
+    references: Callable[[Evidence, str], Mapping[str, Curve]] | None = None  # of a user: a fit, a bound; dashed
 
 
 @dataclass(frozen=True)
@@ -67,3 +71,26 @@ class Experiment:
     users: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     stars: str = ""  # the arm that others are tested against; the first one that is ours where none is named
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What tuning chose for an arm on one fold, among how many settings, by which validation NDCG."""
+
+    data: str
+    arm: str
+    user: str
+    fold: int
+    chosen: Mapping[str, Any]
+    among: int
+    ndcg: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of an experiment: the finished runs by data set, what was chosen, how many runs are missing."""
+
+    experiment: Experiment
+    evidence: tuple[Evidence, ...]
+    choices: tuple[Choice, ...]
+    n_missing: int
