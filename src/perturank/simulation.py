@@ -7,7 +7,6 @@ was interrupted goes on with the same bits. Rounds run in chunks; a chunk's leng
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from perturank import machine, metrics
 from perturank.catalogue import published
 from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking
 from perturank.datasets import Dataset, Fold
+from perturank.datasets.dataset import fingerprint
 from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam
 from perturank.hyperparameters import Settings
@@ -270,11 +270,3 @@ def identity(plan: Plan) -> dict[str, Any]:
         "evaluate_on": plan.evaluate_on,
         "threads": machine.n_threads(),
     }
-
-
-def fingerprint(data: Dataset) -> str:
-    """Return a short digest of the data set's content."""
-    digest = hashlib.blake2b(digest_size=8)
-    for array in (data.features, data.labels, data.offsets):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import benchmark, demonstrate, lists, simulate
+from perturank.cli import benchmark, lists, reproduce, simulate
 from perturank.errors import BadInput
 
 
@@ -58,7 +58,9 @@ app.command("rankers")(lists.rankers)
 app.command("users")(lists.users)
 app.command("datasets")(lists.data_sets)
 app.command("data")(lists.data)
-app.command("demo")(demonstrate.demonstrate)
+app.command("reproduce")(reproduce.reproduce)
+app.command("report")(reproduce.redraw)
+app.command("merge")(reproduce.merge)
 app.command("bench")(benchmark.benchmark)
 
 
@@ -69,7 +71,7 @@ def start(
 ) -> None:
     """Online learning to rank: simulate the paper's rankers on real or synthetic data.
 
-    Begin with: perturank demo
+    Begin with: perturank reproduce --scale demo
     """
     if version:
         typer.echo(__version__)

@@ -9,7 +9,22 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["bench", "catalogue", "clicks", "datasets", "demo", "figures", "metrics", "simulation"]
+__all__ = [
+    "bench",
+    "catalogue",
+    "clicks",
+    "cluster",
+    "datasets",
+    "experiments",
+    "figures",
+    "local",
+    "metrics",
+    "protocols",
+    "report",
+    "reproduction",
+    "simulation",
+    "store",
+]
 
 
 class Later:
@@ -23,8 +38,26 @@ class Later:
 
 
 if TYPE_CHECKING:
-    from perturank import bench, catalogue, clicks, datasets, demo, figures, metrics, simulation
+    from perturank import bench, catalogue, clicks, datasets, experiments, figures, metrics, report, reproduction
+    from perturank import simulation as simulation
+    from perturank.experiments import protocol as protocols
+    from perturank.results import store
+    from perturank.sweeps import cluster, local
 else:
-    bench, catalogue, clicks, datasets, demo, figures, metrics, simulation = (
-        Later(f"perturank.{name}") for name in __all__
+    bench, catalogue, clicks, datasets, experiments, figures, metrics, report, reproduction, simulation = (
+        Later(f"perturank.{name}")
+        for name in (
+            "bench",
+            "catalogue",
+            "clicks",
+            "datasets",
+            "experiments",
+            "figures",
+            "metrics",
+            "report",
+            "reproduction",
+            "simulation",
+        )
     )
+    protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
+    cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")

@@ -8,7 +8,14 @@ from typing import Any
 
 import typer
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 WIDTH = 80
@@ -25,13 +32,16 @@ def to_programs(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-def progress() -> Progress:
-    """Return a progress bar on stderr that leaves nothing behind; where nobody looks, none."""
+def progress(counts: bool = True) -> Progress:
+    """Return a progress bar on stderr that leaves nothing behind; where nobody looks, none.
+
+    It shows counts, or the share that is done.
+    """
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        MofNCompleteColumn() if counts else TaskProgressColumn(),
         TimeRemainingColumn(),
         console=console,
         transient=True,

@@ -6,14 +6,15 @@ import os
 from pathlib import Path
 
 from perturank.datasets import synthetic
-from perturank.datasets.dataset import Dataset
+from perturank.datasets.cache import digest
+from perturank.datasets.dataset import Dataset, fingerprint
 from perturank.datasets.fold import Fold, no_such_fold
 from perturank.datasets.folders import layout
 from perturank.datasets.known import COLLECTIONS
 from perturank.datasets.loading import from_file, from_folder
 from perturank.errors import BadInput, unknown
 
-__all__ = ["Dataset", "Fold", "available", "load", "n_folds"]
+__all__ = ["Dataset", "Fold", "available", "content", "load", "n_folds"]
 
 
 def available() -> dict[str, str]:
@@ -64,6 +65,20 @@ def n_folds(name_or_path: str | Path) -> int:
         return 1
     path = _existing(name_or_path)
     return layout(path).n_folds if path.is_dir() else 1
+
+
+def content(name_or_path: str | Path, fold: int = 1) -> str:
+    """Return a digest of what a fold is made of: the bytes of its files, or the generated training data."""
+    if _generated(name_or_path) is not None:
+        return fingerprint(load(name_or_path, fold).train)
+    path = _existing(name_or_path)
+    if not path.is_dir():
+        return digest(path)
+    found = layout(path).folds
+    if fold not in found:
+        raise no_such_fold(str(path), fold, max(found))
+    files = found[fold]
+    return "-".join(digest(each)[:8] for each in (*files.train, *files.validation, *files.test))
 
 
 def _generated(name: str | Path) -> tuple[str, str] | None:

@@ -29,13 +29,14 @@ SMALL = ARRAYS[1:]  # checked byte by byte on opening; the features only by thei
 
 def cached(path: Path, options: Mapping[str, Any], parse: Callable[[], Text]) -> Text:
     """Return the parsed file from the cache; parse and keep it where it is not there yet."""
-    entry = cache_folder() / f"{_digest(path)}-{_short(json.dumps([FORMAT, dict(options)], sort_keys=True).encode())}"
+    entry = cache_folder() / f"{digest(path)}-{_short(json.dumps([FORMAT, dict(options)], sort_keys=True).encode())}"
     if not _exists(entry):
         _keep(entry, parse)
     return _opened(entry, path.name)
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """Return a digest of a file's bytes."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

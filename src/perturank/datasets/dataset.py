@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -181,3 +182,11 @@ def _offsets(group: Any, n: int) -> Offsets:
     if sizes.sum() != n:
         raise BadInput(f"group adds up to {sizes.sum():g} rows but X has {n}", "make the sizes add up to the rows")
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def fingerprint(data: Dataset) -> str:
+    """Return a short digest of the data set's content."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in (data.features, data.labels, data.offsets):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -40,7 +40,7 @@ def processor() -> str:
 
 
 def opened(folder: Path, asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the folder's manifest; with `asked`, a new folder is made and begins with it.
+    """Return the folder's manifest; with `asked`, a new folder begins with it, and an old one goes on with it.
 
     A folder whose numbers mean something else, or that a newer version wrote, is refused: mixing
     would spoil both.
@@ -60,6 +60,9 @@ def opened(folder: Path, asked: Mapping[str, Any] | None = None) -> dict[str, An
     except ValueError as error:
         raise BadInput(f"{path} is damaged ({error})", "use another copy of the folder") from None
     compatible(found, str(folder))
+    if asked is not None and found.get("asked") != asked:
+        written(folder, asked)
+        return {**found, "asked": dict(asked)}
     return found
 
 

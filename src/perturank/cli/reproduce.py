@@ -1,0 +1,236 @@
+"""`perturank reproduce` and `perturank report`: the paper's experiments, from runs to pictures."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress, TaskID
+
+from perturank import machine
+from perturank.cli.later import cluster, experiments, local, protocols, report, reproduction, store
+from perturank.cli.printing import progress, table, to_people, to_programs
+from perturank.errors import BadInput
+
+if TYPE_CHECKING:
+    from perturank.experiments.planning import Planned
+    from perturank.reproduction import Asked, Estimates
+    from perturank.results.job import Job
+    from perturank.results.outcome import Outcome
+    from perturank.results.store import Store
+
+MANY_CORES = (2, 16, 64)
+
+
+def reproduce(
+    data: Annotated[list[str] | None, typer.Option(help="A data set; repeat it for several.")] = None,
+    scale: Annotated[str, typer.Option(help="How much: demo, quick or paper.")] = "quick",
+    out: Annotated[Path, typer.Option(help="Folder of results: runs, figures and report.html.")] = Path("results"),
+    only: Annotated[
+        list[str] | None, typer.Option("--experiment", help="An experiment; repeat it for several.")
+    ] = None,
+    folds: Annotated[int | None, typer.Option(help="Folds of each data set, from the first.", min=1)] = None,
+    users: Annotated[str | None, typer.Option(help="Users, as perfect,informational.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Final runs of each arm on each fold.", min=1)] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of each run, T.", min=1)] = None,
+    grid: Annotated[str | None, typer.Option(help="Hyper-parameters: none, paper (its grids), or wide too.")] = None,
+    tuning_seeds: Annotated[int | None, typer.Option(help="Runs of each setting of a grid.", min=1)] = None,
+    staged: Annotated[bool, typer.Option(help="Search on few rounds first; the best third goes on.")] = False,
+    top: Annotated[int | None, typer.Option(help="Places of the shown list.", min=1)] = None,
+    jobs: Annotated[int, typer.Option(help="Runs at the same time, one core each.", min=1)] = os.cpu_count() or 1,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster that makes the runs.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and how long; run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run the paper's experiments and draw them: figures, numbers and a report.
+
+    What is finished is kept; after an interruption the same command goes on.
+
+    [bold]Examples[/bold]
+
+    perturank reproduce --scale demo
+
+    perturank reproduce --data ~/data/MSLR-WEB10K --data ~/data/Yahoo --scale paper --dry-run
+
+    perturank reproduce --data ~/data/MQ2008 --experiment linear-rankers --seeds 5 --rounds 2000
+
+    perturank reproduce --data ~/data/MSLR-WEB10K --scale paper --staged --ray auto
+    """
+    machine.pin_threads(1)  # the other cores run other runs
+    words = {"folds": folds, "seeds": seeds, "rounds": rounds, "grid": grid, "tuning_seeds": tuning_seeds, "top": top}
+    changes: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+    changes |= {"data": tuple(data)} if data else {}
+    changes |= {"users": tuple(part.strip() for part in users.split(","))} if users else {}
+    changes |= {"experiments": tuple(only)} if only else {}
+    experiments.chosen(changes.get("experiments", ()))  # an unknown name is said before any data are read
+    asked = reproduction.Asked.of(protocols.protocol(scale, staged=staged, **changes))
+    if dry_run:
+        _say_estimates(reproduction.estimated(asked, _done(out)), asked, jobs, as_json)
+        return
+    kept = asked.store(out)
+    with _watched(kept) as watch:
+
+        def make(missing: Sequence[Job], into: Store) -> None:
+            if ray is None:
+                local.made(missing, into, jobs, watch.rounds, watch.finished)
+            else:
+                cluster.made(missing, into, ray, watch.finished)
+
+        try:
+            done = reproduction.made(asked, kept, make, watch.plan)
+        except KeyboardInterrupt:
+            n = len(kept.keys())
+            typer.echo(f"interrupted; {n} finished runs are kept in {out}: the same command goes on", err=True)
+            raise typer.Exit(130) from None
+    _say_findings(asked, done, out, as_json)
+
+
+def redraw(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of results; several are taken together.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for figures and report.html; the first one's.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Draw figures and report.html again from stored results.
+
+    The first folder says what was asked for; the runs of all are used.
+
+    [bold]Examples[/bold]
+
+    perturank report results
+
+    perturank report results-of-machine-1 results-of-machine-2 --out together
+    """
+    stores = [store.Store.opened(folder) for folder in folders]
+    done: dict[str, Outcome] = {}
+    for each in stores:
+        for key, outcome in each.outcomes().items():
+            if key in done and done[key].bits() != outcome.bits():
+                raise BadInput(f"run {key} differs between the folders", "they come from different kinds of machines")
+            done[key] = outcome
+    place = out or folders[0]
+    place.mkdir(parents=True, exist_ok=True)
+    _say_findings(reproduction.Asked.by(stores[0]), done, place, as_json)
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of results.")],
+    into: Annotated[Path, typer.Option("--out", help="Folder that gets all of their runs.")],
+) -> None:
+    """Put the runs of several folders of results into one.
+
+    [bold]Examples[/bold]
+
+    perturank merge machine-1 machine-2 --out together
+    """
+    stores = [store.Store.opened(folder) for folder in folders]
+    asked = reproduction.Asked.by(stores[0])
+    target = asked.store(into)
+    n = target.take(stores)
+    digest = store.digest(target.outcomes())
+    typer.echo(f"{n} runs taken, {len(target.keys())} in {into}, digest {digest}")
+
+
+class Watch:
+    """Progress: a bar for everything, in seconds of work, and one for each experiment, in runs."""
+
+    def __init__(self, bar: Progress, kept: Store) -> None:
+        self.bar, self.kept = bar, kept
+        self.whole: TaskID | None = None
+        self.tasks: dict[str, TaskID] = {}
+        self.weights: dict[str, float] = {}
+        self.belongs: dict[str, set[str]] = {}
+        self.told: dict[str, int] = {}
+
+    def plan(self, plan: Planned) -> None:
+        """Take in a plan that is known better."""
+        done = self.kept.keys()
+        missing = [job for key, job in plan.jobs.items() if key not in done]
+        self.weights |= reproduction.weights(missing, {}) if missing else {}
+        names = dict.fromkeys(part.place.experiment for part in plan.parts)
+        self.belongs = {}
+        for part in plan.parts:
+            self.belongs.setdefault(part.job.key, set()).add(part.place.experiment)
+        if self.whole is None:
+            self.whole = self.bar.add_task("all runs", total=0)
+            self.tasks = {name: self.bar.add_task(name) for name in names}
+        self.bar.update(self.whole, total=sum(self.weights.values()))
+        for name in names:
+            keys = {key for key, to in self.belongs.items() if name in to}
+            self.bar.update(self.tasks[name], total=len(keys), completed=len(keys & done))
+
+    def rounds(self, job: Job, n: int) -> None:
+        """Take in some rounds of a run."""
+        self.told[job.key] = self.told.get(job.key, 0) + n
+        if self.whole is not None:
+            self.bar.advance(self.whole, self.weights[job.key] * n / job.rounds)
+
+    def finished(self, job: Job) -> None:
+        """Take in a finished run; one that went on from an earlier start told fewer rounds than it has."""
+        left = job.rounds - self.told.get(job.key, 0)
+        self.rounds(job, left)
+        for name in self.belongs[job.key]:
+            self.bar.advance(self.tasks[name])
+
+
+@contextmanager
+def _watched(kept: Store) -> Iterator[Watch]:
+    with progress(counts=False) as bar:
+        yield Watch(bar, kept)
+
+
+def _done(out: Path) -> dict[str, Outcome]:
+    return store.Store.opened(out).outcomes() if (out / "manifest.json").exists() else {}
+
+
+def _say_findings(asked: Asked, done: dict[str, Outcome], out: Path, as_json: bool) -> None:
+    found = asked.findings(done)
+    path = report.written(out, found, reproduction.facts(asked, done))
+    digest = store.digest(done)
+    if as_json:
+        to_programs(
+            {"runs": len(done), "digest": digest, "report": str(path), "experiments": reproduction.numbers(found)}
+        )
+        return
+    for each in report.tables(found):
+        to_people(each)
+    typer.echo(f"report: {path}\nfigures: {out / 'figures'}\nruns: {len(done)}, digest {digest}")
+
+
+def _say_estimates(estimates: Estimates, asked: Asked, jobs: int, as_json: bool) -> None:
+    if as_json:
+        rows = [vars(row) for row in estimates.rows]
+        whole = {"seconds_of_one_core": estimates.seconds, "compiling": estimates.compiling, "jobs": jobs}
+        to_programs({"rows": rows, **whole, "seconds_here": estimates.seconds / jobs, "gflops": estimates.gflops})
+        return
+    title = f"{asked.protocol.scale} scale on {', '.join(asked.sources)}: what is still to be run"
+    listed = table(title, "experiment", "for", "runs", "done", "core time", "share", numbers=True)
+    for row in sorted(estimates.rows, key=lambda row: -row.seconds):
+        share = row.seconds / max(estimates.seconds, 1e-9)
+        listed.add_row(
+            row.experiment, row.role, f"{row.n_runs:,}", f"{row.n_done:,}", duration(row.seconds), f"{share:.0%}"
+        )
+    n, n_done = sum(row.n_runs for row in estimates.rows), sum(row.n_done for row in estimates.rows)
+    listed.add_row("compiling", "", "", "", duration(estimates.compiling), "")
+    listed.add_row("all", "", f"{n:,}", f"{n_done:,}", duration(estimates.seconds), "")
+    to_people(listed)
+    cores = dict.fromkeys((jobs, *MANY_CORES))
+    said = "; ".join(f"{c} at a time: {duration(estimates.seconds / c)}" for c in cores)
+    typer.echo(f"here, {said} (estimated; the matrix product does {estimates.gflops:.0f} GFLOP/s)")
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as people say it.
+
+    >>> duration(42), duration(7260), duration(200000)
+    ('42 s', '2.0 h', '2.3 days')
+    """
+    for limit, unit, size in ((90, "s", 1), (5400, "min", 60), (129600, "h", 3600), (math.inf, "days", 86400)):
+        if seconds < limit:
+            digits = 0 if size == 1 or seconds / size >= 10 else 1
+            return f"{seconds / size:.{digits}f} {unit}"
+    return "never"

@@ -1,0 +1,30 @@
+"""The data on which the theorem's constants are known, and the problem they make."""
+
+from __future__ import annotations
+
+from perturank import theory
+from perturank.datasets import linear_truth
+from perturank.experiments.evidence import Evidence
+
+DATA = "synthetic-linear"
+ARM, RANKER = "P²LinRank N=2", "p2linrank-paper"
+
+
+def problem(evidence: Evidence, user: str) -> theory.Problem:
+    """Return the constants of the theorem for these runs.
+
+    A pair's features lie in a ball of radius 2, since documents lie in the unit ball. What the paper
+    leaves open is taken at its most favourable: c, C_1, C_2, λ_min(Σ) and p* are 1.
+    """
+    settings = evidence.runs[ARM][user][0].job.chosen
+    return theory.Problem(
+        d=linear_truth.DIMENSION,
+        v_max=linear_truth.LONGEST,
+        shown=evidence.runs[ARM][user][0].job.top,
+        delta_min=linear_truth.DELTA_MIN,
+        P=2.0,
+        Q=linear_truth.NORM,
+        l2=settings["l2"],
+        n_rankers=settings["n_rankers"],
+        noise_std=settings["noise_std"],
+    )

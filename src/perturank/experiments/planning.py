@@ -1,0 +1,204 @@
+"""From a protocol to runs: a pure function of what is asked for and of what is finished.
+
+Hyper-parameters come first: final runs are planned when the validation queries have chosen. So a
+sweep asks again and again what is to be done, until nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from perturank import datasets
+from perturank.experiments import chosen
+from perturank.experiments.evidence import Evidence
+from perturank.experiments.experiment import Arm, Choice, Experiment, Finding
+from perturank.experiments.grids import searches
+from perturank.experiments.protocol import Protocol
+from perturank.results.job import Job, settings_of
+from perturank.results.outcome import Outcome
+
+Role = Literal["search", "final"]
+Sources = Mapping[str, Sequence[str]]  # data set -> what each of its folds is made of
+FIRST_ROUNDS = 10  # the first stage plays this part of the rounds
+GO_ON = 3  # and this part of the grid goes on from it
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an arm is run: on one fold of one data set, by one user."""
+
+    experiment: str
+    arm: str
+    data: str
+    fold: int
+    user: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run and what it is for."""
+
+    place: Place
+    role: Role
+    job: Job
+    changes: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """All runs that can be told now, what was chosen, and how many final runs wait for a choice."""
+
+    parts: tuple[Part, ...]
+    choices: tuple[tuple[Place, Choice], ...]
+    n_waiting: int
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        """The distinct runs by key: experiments share them."""
+        return {part.job.key: part.job for part in self.parts}
+
+
+def sources(protocol: Protocol) -> Sources:
+    """Return what the data of a protocol are made of; the files are read for it."""
+    names = dict.fromkeys(data for e in chosen(protocol.experiments) for data in e.data or protocol.data)
+    folds = {data: min(datasets.n_folds(data), protocol.folds or datasets.n_folds(data)) for data in names}
+    return {data: [datasets.content(data, fold) for fold in range(1, n + 1)] for data, n in folds.items()}
+
+
+def planned(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, guess: bool = False) -> Planned:
+    """Return what this protocol asks for, as far as the finished runs tell.
+
+    With `guess`, final runs that wait for a choice are planned with the first settings of their grid.
+    """
+    parts: list[Part] = []
+    choices: list[tuple[Place, Choice]] = []
+    n_waiting = 0
+    for experiment in chosen(protocol.experiments):
+        for place, arm, points in _places(protocol, of, experiment):
+            searching = _Search(protocol, of, place, arm, done)
+            searched, best = searching.best(points)
+            parts += searched
+            if best is None:
+                n_waiting += protocol.seeds
+                if not guess:
+                    continue
+                best = points[0]
+            elif len(points) > 1:
+                choices.append((place, searching.choice(best, points)))
+            parts += searching.parts([best], "final", protocol.seeds, protocol.rounds)
+    return Planned(tuple(parts), tuple(choices), n_waiting)
+
+
+def findings(protocol: Protocol, of: Sources, done: Mapping[str, Outcome]) -> list[Finding]:
+    """Return what the finished runs say, experiment by experiment."""
+    plan = planned(protocol, of, done)
+    return [_finding(experiment, plan, done) for experiment in chosen(protocol.experiments)]
+
+
+def _finding(experiment: Experiment, plan: Planned, done: Mapping[str, Outcome]) -> Finding:
+    finals = [part for part in plan.parts if part.place.experiment == experiment.name and part.role == "final"]
+    runs: dict[str, dict[str, dict[str, list[Outcome]]]] = {}
+    for part in finals:
+        if part.job.key in done:
+            place = part.place
+            by_user = runs.setdefault(shown(place.data), {}).setdefault(place.arm, {})
+            by_user.setdefault(place.user, []).append(done[part.job.key])
+    evidence = tuple(Evidence(data, found) for data, found in runs.items())
+    choices = tuple(choice for place, choice in plan.choices if place.experiment == experiment.name)
+    missing = sum(part.job.key not in done for part in finals)
+    return Finding(experiment, evidence, choices, missing)
+
+
+def shown(data: str) -> str:
+    """Return how a data set is called in a figure.
+
+    >>> shown("/data/MSLR-WEB10K/"), shown("synthetic:60")
+    ('MSLR-WEB10K', 'synthetic:60')
+    """
+    return data.rstrip("/").rpartition("/")[2] or data
+
+
+def _places(
+    protocol: Protocol, of: Sources, experiment: Experiment
+) -> Iterator[tuple[Place, Arm, list[dict[str, Any]]]]:
+    for data in experiment.data or protocol.data:
+        users = [user for user in protocol.users if not experiment.users or user in experiment.users]
+        for fold in range(1, len(of[data]) + 1):
+            for user in users or experiment.users:
+                for arm in experiment.arms:
+                    for label, points in searches(arm, protocol.grid).items():
+                        yield Place(experiment.name, label, data, fold, user), arm, points
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The runs of one arm in one place."""
+
+    protocol: Protocol
+    of: Sources
+    place: Place
+    arm: Arm
+    done: Mapping[str, Outcome]
+
+    def parts(self, points: Iterable[Mapping[str, Any]], role: Role, seeds: int, rounds: int) -> list[Part]:
+        """Return the runs of these settings."""
+        return [
+            Part(self.place, role, self._job(point, role, seed, rounds), tuple(point.items()))
+            for point in points
+            for seed in range(1, seeds + 1)
+        ]
+
+    def best(self, points: Sequence[Mapping[str, Any]]) -> tuple[list[Part], Mapping[str, Any] | None]:
+        """Return the runs that choose among the settings, and the chosen one if they are finished."""
+        if len(points) == 1:
+            return [], points[0]
+        p, asked = self.protocol, []
+        if p.staged:
+            first = self.parts(points, "search", 1, max(1, p.rounds // FIRST_ROUNDS))
+            asked += first
+            ranked = self._ranked(points, first)
+            if ranked is None:
+                return asked, None
+            points = ranked[: max(2, -(-len(points) // GO_ON))]
+        second = self.parts(points, "search", p.tuning_seeds, p.rounds)
+        ranked = self._ranked(points, second)
+        return asked + second, None if ranked is None else ranked[0]
+
+    def choice(self, best: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> Choice:
+        """Return what is told of a choice."""
+        made = self.parts([best], "search", self.protocol.tuning_seeds, self.protocol.rounds)
+        ndcg = float(np.mean([self.done[part.job.key].last("ndcg") for part in made]))
+        place = self.place
+        return Choice(shown(place.data), place.arm, place.user, place.fold, dict(best), len(points), ndcg)
+
+    def _ranked(self, points: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> list[Mapping[str, Any]] | None:
+        """Return the settings by their mean validation NDCG, best first; None while a run is missing."""
+        if any(part.job.key not in self.done for part in parts):
+            return None
+        found = {tuple(point.items()): list[float]() for point in points}
+        for part in parts:
+            found[part.changes].append(self.done[part.job.key].last("ndcg"))
+        # A run that ended without a number is the worst; equal settings keep the grid's order.
+        score = {changes: np.nan_to_num(np.mean(values), nan=-1.0) for changes, values in found.items()}
+        return sorted(points, key=lambda point: -score[tuple(point.items())])
+
+    def _job(self, point: Mapping[str, Any], role: Role, seed: int, rounds: int) -> Job:
+        p, place = self.protocol, self.place
+        return Job(
+            ranker=self.arm.ranker,
+            settings=settings_of(self.arm.ranker, {**self.arm.changes, **point}),
+            data=place.data,
+            content=self.of[place.data][place.fold - 1],
+            fold=place.fold,
+            user=place.user,
+            rounds=rounds,
+            seed=seed,
+            evaluate_at=p.evaluate_at if role == "final" else (rounds,),
+            top=p.top,
+            evaluate_on="test" if role == "final" else "validation",
+            threads=p.threads,
+        )

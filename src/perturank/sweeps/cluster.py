@@ -1,0 +1,85 @@
+"""The same runs on a Ray cluster: data go out once, results come back one by one and are kept here."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from perturank import datasets, machine
+from perturank.errors import BadInput
+from perturank.results.job import Job
+from perturank.results.outcome import to_parquet
+from perturank.results.performing import performed
+from perturank.results.store import Store
+from perturank.sweeps.local import Finished
+
+try:
+    import ray
+    from ray.exceptions import RayError
+except ImportError:
+    raise BadInput("--ray needs Ray", "pip install 'perturank[ray]'") from None
+
+AHEAD = 4  # runs handed to the cluster for each of its cores: enough to keep it busy
+TRIES = 20  # of a run whose machine is lost
+
+
+def made(jobs: Sequence[Job], store: Store, address: str, on_finished: Finished) -> None:
+    """Make all runs on the cluster and keep them here; a run whose machine is lost is made again elsewhere."""
+    with _connected(address):
+        n_cores = max(1, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
+        folds: dict[tuple[str, int], Any] = {}
+        waiting, under_way = list(jobs), dict[Any, Job]()
+        while waiting or under_way:
+            while waiting and len(under_way) < AHEAD * n_cores:
+                job = waiting.pop(0)
+                where = job.data, job.fold
+                if where not in folds:
+                    folds[where] = ray.put(datasets.load(job.data, fold=job.fold))
+                under_way[_remote().remote(job, folds[where])] = job
+            for reference in ray.wait(list(under_way), num_returns=1)[0]:
+                job = under_way.pop(reference)
+                store.keep_file(job.key, _result(reference, job))
+                on_finished(job)
+
+
+def result_file(job: Job, fold: datasets.Fold) -> bytes:
+    """Return the job's result as a file's bytes: what a machine of the cluster does."""
+    return to_parquet(performed(job, fold))
+
+
+def _remote() -> Any:
+    quiet = {"NPROC": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    kept = {name: value for name in ("JAX_COMPILATION_CACHE_DIR",) if (value := os.environ.get(name))}
+    return ray.remote(num_cpus=1, max_retries=TRIES, runtime_env={"env_vars": quiet | kept})(result_file)
+
+
+def _result(reference: Any, job: Job) -> bytes:
+    try:
+        return ray.get(reference)
+    except RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, BadInput):
+            raise cause from None
+        raise BadInput(
+            f"the cluster could not run {job.ranker} on {job.data}: {str(error).strip().splitlines()[-1]}",
+            "what is finished is kept: the same command goes on",
+        ) from None
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[None]:
+    machine.keep_compiled_programs()
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(
+            f"no Ray cluster answers at {address!r} ({reason})", "start one with: ray start --head"
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()

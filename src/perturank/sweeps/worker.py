@@ -1,0 +1,74 @@
+"""A process that makes one run after another, as told through a pipe, and keeps each in the store."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from perturank import datasets
+from perturank.errors import BadInput
+from perturank.results.job import Job
+from perturank.results.performing import performed
+from perturank.results.store import Store
+
+FOLDS_AT_HAND = 2
+
+
+class Rounds(NamedTuple):
+    """So many rounds of the run under way are done."""
+
+    n: int
+
+
+class Done(NamedTuple):
+    """The run is in the store; or not, and why; `is_ours` of a fault that is no fault of the user's."""
+
+    key: str
+    failure: str = ""
+    is_ours: bool = False
+
+
+def program(job: Job) -> tuple[str, str, str, int]:
+    """Return what runs must share to share their compiled programs."""
+    return job.ranker, job.settings, job.data, job.top
+
+
+def serve(pipe: Connection, folder: Path, parent: int) -> None:
+    """Make the runs that come through the pipe until it is closed or the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    store = Store.opened(folder)
+    compiled = None
+
+    def advance(n: int) -> None:
+        if os.getppid() != parent:  # killed: nobody will collect this run, and a new sweep may be making it
+            os._exit(1)
+        pipe.send(Rounds(n))
+
+    while True:
+        try:
+            job: Job = pipe.recv()
+        except EOFError:
+            return
+        if compiled not in (None, program(job)):
+            jax.clear_caches()  # type: ignore[no-untyped-call] # programs of earlier rankers would pile up
+        compiled = program(job)
+        try:
+            store.keep(performed(job, fold_of(job.data, job.fold), store.checkpoint(job.key), advance))
+            pipe.send(Done(job.key))
+        except BadInput as error:
+            pipe.send(Done(job.key, str(error)))
+        except Exception:  # told to the parent, which stops the sweep
+            pipe.send(Done(job.key, traceback.format_exc(), True))
+
+
+@functools.lru_cache(maxsize=FOLDS_AT_HAND)
+def fold_of(data: str, fold: int) -> datasets.Fold:
+    """Return a fold, kept for the next run."""
+    return datasets.load(data, fold=fold)

@@ -1,0 +1,153 @@
+"""The command as people and machines use it: a real process, killed for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+PROGRAM = [sys.executable, "-c", "from perturank.cli import main; main()"]
+SMALL = ["--experiment", "regret", "--users", "perfect", "--rounds", "600", "--seeds", "2", "--scale", "quick"]
+
+
+def run(*words: str, code: int = 0, timeout: float = 300) -> str:
+    ended = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=timeout)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout if code == 0 else ended.stderr
+
+
+def as_json(*words: str) -> Any:
+    return json.loads(run(*words, "--json"))
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("unbroken") / "results"
+    return folder, as_json("reproduce", *SMALL, "--out", str(folder), "--jobs", "2")
+
+
+def test_runs_become_figures_numbers_and_a_report(unbroken: tuple[Path, Any]) -> None:
+    folder, printed = unbroken
+    assert printed["runs"] == 4 * 2
+    (regret,) = printed["experiments"]
+    assert {row["arm"] for row in regret["final"]} == {"P²LinRank N=2", "PairRank", "PDGD", "random"}
+    assert [claim["holds"] for claim in regret["claims"]] == [True, True]
+    assert (folder / "report.html").read_text(encoding="utf-8").count("<img") + (folder / "report.html").read_text(
+        encoding="utf-8"
+    ).count("<svg") >= 2
+    assert {path.suffix for path in (folder / "figures").iterdir()} == {".png", ".pdf", ".csv"}
+    assert not list((folder / "running").iterdir())
+
+
+def test_what_is_finished_is_not_run_again(unbroken: tuple[Path, Any]) -> None:
+    folder, printed = unbroken
+    before = {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
+    again = as_json("reproduce", *SMALL, "--out", str(folder))
+    assert again["digest"] == printed["digest"]
+    assert {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()} == before
+
+
+def test_killed_ten_times_and_finished_it_has_the_same_bits(unbroken: tuple[Path, Any], tmp_path: Path) -> None:
+    chance = random.Random(1)
+    folder = tmp_path / "killed"
+    for _ in range(10):
+        started = subprocess.Popen(
+            [*PROGRAM, "reproduce", *SMALL, "--out", str(folder), "--jobs", "2"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(chance.uniform(0.5, 6.0))
+        os.kill(started.pid, signal.SIGKILL)  # its workers notice by themselves
+        started.wait()
+    assert as_json("reproduce", *SMALL, "--out", str(folder), "--jobs", "2")["digest"] == unbroken[1]["digest"]
+
+
+def test_a_report_needs_neither_data_nor_the_place_where_the_runs_were_made(
+    unbroken: tuple[Path, Any], tmp_path: Path
+) -> None:
+    folder, printed = unbroken
+    halves = [tmp_path / "a", tmp_path / "b"]
+    for i, half in enumerate(halves):
+        (half / "runs").mkdir(parents=True)
+        (half / "manifest.json").write_bytes((folder / "manifest.json").read_bytes())
+        for path in sorted((folder / "runs").iterdir())[i::2]:
+            (half / "runs" / path.name).write_bytes(path.read_bytes())
+    again = as_json("report", *map(str, halves), "--out", str(tmp_path / "together"))
+    assert again["digest"] == printed["digest"]
+    assert again["experiments"] == printed["experiments"]
+    merged = run("merge", *map(str, halves), "--out", str(tmp_path / "merged"))
+    assert printed["digest"] in merged
+
+
+@pytest.fixture
+def imitation(tmp_path: Path) -> Path:
+    """A small imitation of MSLR-WEB10K: its layout, 136 features, raw magnitudes up to 10^8."""
+    folder, rng = tmp_path / "MSLR-WEB10K", np.random.default_rng(0)
+    for fold in range(1, 6):
+        (folder / f"Fold{fold}").mkdir(parents=True)
+        for split, n_queries in (("train", 12), ("vali", 4), ("test", 4)):
+            lines = []
+            for query in range(n_queries):
+                for _ in range(int(rng.integers(1, 30))):
+                    x = rng.lognormal(3, 5, 136).clip(0, 1e8)
+                    label = int(rng.integers(0, 5))
+                    features = " ".join(f"{i}:{value:.6g}" for i, value in enumerate(x, 1))
+                    lines.append(f"{label} qid:{fold}{split[0]}{query} {features}".replace("t", "1").replace("v", "2"))
+            (folder / f"Fold{fold}" / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_papers_protocol_starts_on_mslr_with_no_further_setting(imitation: Path, tmp_path: Path) -> None:
+    told = as_json("reproduce", "--data", str(imitation), "--scale", "paper", "--dry-run", "--out", str(tmp_path / "o"))
+    rows = {(row["experiment"], row["role"]): row for row in told["rows"]}
+    arms, folds, users, seeds = 10, 5, 3, 10
+    assert rows["linear-rankers", "final"]["n_runs"] == (arms + 4) * folds * users * seeds  # four arms twice
+    assert told["seconds_of_one_core"] > 3600
+    assert not (tmp_path / "o").exists()
+    said = run("reproduce", "--data", str(imitation), "--scale", "paper", "--dry-run", "--out", str(tmp_path / "o"))
+    assert "days" in said
+    assert "neural-rankers" in said
+
+
+def test_a_staged_search_runs_to_the_end(imitation: Path, tmp_path: Path) -> None:
+    small = ["--scale", "paper", "--grid", "paper", "--staged", "--rounds", "20", "--seeds", "1", "--folds", "1"]
+    words = [*small, "--experiment", "linear-rankers", "--users", "perfect", "--out", str(tmp_path / "o")]
+    told = as_json("reproduce", "--data", str(imitation), *words, "--dry-run")
+    assert sum(row["n_runs"] for row in told["rows"]) > 50
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--experiment", "linear-ranker"], "did you mean 'linear-rankers'"),
+        (["--data", "syntetic"], "did you mean 'synthetic'"),
+        (["--scale", "papr"], "did you mean 'paper'"),
+        (["--grid", "wid"], "did you mean 'wide'"),
+        (["--users", "perfct"], "did you mean 'perfect'"),
+        (["--ray", "127.0.0.1:1", *SMALL], "no Ray cluster answers"),
+    ],
+)
+def test_bad_words_get_one_line(words: list[str], said: str, tmp_path: Path) -> None:
+    message = run("reproduce", *words, "--out", str(tmp_path / "o"), code=2)
+    assert said in message
+    assert len(message.strip().splitlines()) == 1
+    assert not list((tmp_path / "o" / "runs").glob("*")) if (tmp_path / "o").exists() else True
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "not empty" in run("reproduce", *SMALL, "--out", str(tmp_path), code=2)
+
+
+def test_a_report_of_no_results_is_refused(tmp_path: Path) -> None:
+    assert "holds no results" in run("report", str(tmp_path), code=2)
