@@ -196,8 +196,7 @@ def _say_findings(asked: Asked, done: dict[str, Outcome], out: Path, as_json: bo
             {"runs": len(done), "digest": digest, "report": str(path), "experiments": reproduction.numbers(found)}
         )
         return
-    for each in report.tables(found):
-        to_people(each)
+    to_people(report.table(found))
     typer.echo(f"report: {path}\nfigures: {out / 'figures'}\nruns: {len(done)}, digest {digest}")
 
 

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweeps.test_local import jobs, made
+
+from perturank.results.job import Job
+from perturank.results.store import Store, digest
+from perturank.sweeps import cluster
+
+ray_cluster = pytest.importorskip("ray.cluster_utils", reason="the extra `ray` is not installed")
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[tuple[Any, Any]]:
+    """A head that runs nothing, and two nodes of one core each."""
+    soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    found = ray_cluster.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": soon})
+    try:
+        first, second = found.add_node(num_cpus=1), found.add_node(num_cpus=1)
+        found.wait_for_nodes()
+        assert first is not second
+        yield found, second
+    finally:
+        found.shutdown()
+
+
+def test_a_node_is_killed_half_way_and_the_results_are_those_of_a_local_sweep(
+    two_nodes: tuple[Any, Any], tmp_path: Path
+) -> None:
+    nodes, second = two_nodes
+    wanted, finished = jobs(rounds=200, seeds=2), list[Job]()
+
+    def kill_one(job: Job) -> None:
+        finished.append(job)
+        if len(finished) == len(wanted) // 2:
+            nodes.remove_node(second, allow_graceful=False)
+
+    store = Store.opened(tmp_path / "cluster", {})
+    cluster.made(wanted, store, nodes.address, kill_one)
+    assert len(finished) == len(wanted)
+    here, _ = made(tmp_path / "here", wanted, 1)
+    assert digest(store.outcomes()) == digest(here.outcomes())
