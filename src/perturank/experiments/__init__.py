@@ -1,0 +1,1 @@
+"""The paper's experiments: what runs, what is drawn, what is claimed."""
