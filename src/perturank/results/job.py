@@ -68,4 +68,3 @@ def settings_of(ranker: str, changes: Mapping[str, Any]) -> str:
     0.1
     """
     return json.dumps(catalogue.published(ranker).settings.changed(**changes).as_dict(), sort_keys=True)
-

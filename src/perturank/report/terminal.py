@@ -1,0 +1,48 @@
+"""Final numbers for the terminal, in 80 columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from perturank.experiments.experiment import Finding
+from perturank.report.names import data_name
+from perturank.report.numbers import Finals, finals, shown
+
+N_USERS = 3  # side by side in 80 columns
+NOTE = "± half of the 95 % interval; ▲ better, ▼ worse than ★ (paired t, Holm, 0.05)"
+
+
+def table(findings: Sequence[Finding]) -> Group:
+    """Return tables of arms by users for each experiment, data set and measure, with ▲ and ▼ as in the report."""
+    shown = [each for finding in findings for found in finals(finding) for each in _tables(finding, found)]
+    return Group(*shown, Text(f"\n{NOTE}", style="dim")) if shown else Group(Text("No run has finished."))
+
+
+def _tables(finding: Finding, found: Finals) -> Iterator[RenderableType]:
+    for measure, called in found.measures.items():
+        yield Text(f"\n{finding.experiment.title}: {called} on {data_name(found.data)}", style="bold")
+        for first in range(0, len(found.users), N_USERS):
+            users = found.users[first : first + N_USERS]
+            made = Table(box=None, pad_edge=False)
+            made.add_column("ranker", overflow="fold", max_width=26)
+            for user in users:
+                made.add_column(Text(user), justify="right", no_wrap=True)
+            for arm in found.arms:
+                name = Text(arm + (" ★" if arm == found.star else ""))
+                made.add_row(name, *(_cell(found, arm, user, measure) for user in users))
+            yield made
+
+
+def _cell(found: Finals, arm: str, user: str, measure: str) -> Text:
+    cell = found.cells.get((arm, user, measure))
+    if cell is None:
+        return Text("–  ")
+    decimals = found.decimals(user, measure)
+    half = "" if math.isnan(cell.mean.half_width) else f" ± {shown(cell.mean.half_width, decimals)}"
+    value = Text(shown(cell.mean.value, decimals), style="bold" if cell.is_best else "")
+    return value.append(half, style="not bold").append(f" {cell.mark or ' '}", style="not bold")
