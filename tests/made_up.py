@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,17 +48,22 @@ def finals(values: Mapping[str, Mapping[str, Sequence[float]]], *, data: str = "
     return Evidence(data, runs)
 
 
-def drawing(measure: str = "ndcg", label: str = "fig:offline_linear", **more: object) -> Drawing:
+def drawing(measure: str = "ndcg", label: str = "fig:offline_linear", **more: Any) -> Drawing:
     """Return a plain drawing."""
-    return Drawing(label, measure, f"A drawing of {measure}", measure, **more)  # type: ignore[arg-type]
+    return Drawing(label, measure, f"A drawing of {measure}", measure, **more)
 
 
-def finding(evidence: Sequence[Evidence], arms: Sequence[Arm], **more: object) -> Finding:
+def finding(
+    evidence: Sequence[Evidence],
+    arms: Sequence[Arm],
+    choices: tuple[Choice, ...] = (),
+    n_missing: int = 0,
+    **more: Any,
+) -> Finding:
     """Return a finding of one drawing of NDCG, unless told otherwise."""
-    asked = {"choices": (), "n_missing": 0} | {k: v for k, v in more.items() if k in ("choices", "n_missing")}
-    about = {"name": "linear", "title": "Linear rankers", "about": "What it shows.", "drawings": (drawing(),)}
-    about |= {k: v for k, v in more.items() if k not in asked}
-    return Finding(Experiment(arms=tuple(arms), **about), tuple(evidence), **asked)  # type: ignore[arg-type]
+    about = {"name": "linear", "title": "Linear rankers", "about": "What it shows.", "drawings": (drawing(),)} | more
+    experiment = Experiment(arms=tuple(arms), **about)
+    return Finding(experiment, tuple(evidence), choices, n_missing)
 
 
 ARMS = (

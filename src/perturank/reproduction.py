@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perturank import datasets, significance
+from perturank import clicks, datasets, significance
 from perturank.bench.calibration import calibrated
 from perturank.errors import BadInput
 from perturank.experiments.experiment import Finding
@@ -21,6 +21,7 @@ from perturank.sweeps import cost
 
 Maker = Callable[[Sequence[Job], Store], None]  # makes runs and keeps them: on this machine or on a cluster
 CALIBRATION = 0.3  # seconds
+MOST_GRADES = 5
 GRIDS = {
     "none": "each ranker's defaults: none were searched",
     "paper": "the paper's grids, by validation NDCG@10 after the last round",
@@ -37,7 +38,9 @@ class Asked:
 
     @classmethod
     def of(cls, protocol: Protocol) -> Asked:
-        """Return the protocol with its data looked at."""
+        """Return the protocol with its data looked at; an unknown user is refused before any are read."""
+        for name in protocol.users:
+            clicks.user(name, MOST_GRADES)
         return cls(protocol, sources(protocol))
 
     def store(self, folder: Path) -> Store:

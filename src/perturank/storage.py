@@ -92,6 +92,7 @@ def put(path: str | Path, content: bytes) -> None:
             try:
                 beside.write(content)
                 beside.flush()
+                os.fchmod(beside.fileno(), 0o666 & ~_umask())  # as of any new file; temporary ones are private
                 os.fsync(beside.fileno())
                 os.replace(beside.name, target)
             except BaseException:
@@ -101,6 +102,13 @@ def put(path: str | Path, content: bytes) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "make room; nothing finished is lost" if full else "choose a folder that exists and is writable"
         raise BadInput(f"cannot write {target}: {error.strerror}", remedy) from None
+
+
+def _umask() -> int:
+    """Return the process's mask of permissions, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

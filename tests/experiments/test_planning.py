@@ -107,7 +107,9 @@ def test_final_runs_wait_for_the_search_and_then_take_the_best() -> None:
     assert plan.n_waiting == 0
     finals = [part for part in plan.parts if part.role == "final" and part.job.ranker == "p2linrank-paper"]
     assert {part.job.chosen["l2"] for part in finals} == {0.01}
-    assert {part.job.chosen["learning_rate"] for part in plan.parts if part.role == "final" and part.place.arm == "PDGD"} == {0.1}
+    assert {
+        part.job.chosen["learning_rate"] for part in plan.parts if part.role == "final" and part.place.arm == "PDGD"
+    } == {0.1}
     assert {choice.among for _, choice in plan.choices if choice.arm == "PairRank"} == {16}
 
 

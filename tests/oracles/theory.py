@@ -26,5 +26,7 @@ def t_prime(
     return first + second**2
 
 
-def regret(t_prime: float, v_max: int, p_star: float, d: int, C: float, o_max: int, T: int, P: float, l2: float) -> float:
+def regret(
+    t_prime: float, v_max: int, p_star: float, d: int, C: float, o_max: int, T: int, P: float, l2: float
+) -> float:
     return t_prime * v_max + 2 * d * v_max * C * math.log(1 + o_max * T * P**2 / (2 * d * l2)) / p_star

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from perturank import figures as _needed  # noqa: F401 (it says what to install where matplotlib is not)
 from perturank import storage
 from perturank.errors import BadInput
 from perturank.experiments.experiment import Finding
@@ -48,5 +49,5 @@ def _drawn(
         for kind, content in files.items():
             storage.put(folder / f"{name}.{kind}", content)
         narrow = pictures.svg(plots.narrow(shown, drawing, looks))
-        drawn.append(Picture(drawing, name, shown, pictures.svg(figure), narrow))
+        drawn.append(Picture(drawing, name, shown, pictures.svg(figure), narrow, figure.get_figwidth()))
     return drawn

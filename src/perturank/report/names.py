@@ -34,8 +34,8 @@ def data_name(data: str) -> str:
 def slug(text: str) -> str:
     """Return the text as part of a file name or an anchor.
 
-    >>> slug("fig:Offline linear")
-    'fig-Offline-linear'
+    >>> slug("fig:offline_linear, twice")
+    'fig-offline_linear-twice'
     """
     return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-") or "x"
 
@@ -44,7 +44,10 @@ def file_names(experiments: Sequence[Experiment]) -> dict[tuple[str, int], str]:
     """Return a file name for the i-th drawing of every experiment: its label, and more only where two share one."""
     asked = {(each.name, i): drawing for each in experiments for i, drawing in enumerate(each.drawings)}
     short = {one: slug(drawing.label.removeprefix("fig:")) for one, drawing in asked.items()}
-    for more in ({one: slug(d.measure) for one, d in asked.items()}, {one: slug(f"{one[0]}-{one[1]}") for one in asked}):
+    for more in (
+        {one: slug(d.measure) for one, d in asked.items()},
+        {one: slug(f"{one[0]}-{one[1]}") for one in asked},
+    ):
         shared = Counter(short.values())
         short = {one: name if shared[name] == 1 else f"{name}-{more[one]}" for one, name in short.items()}
     return short

@@ -78,6 +78,17 @@ def shown(value: float, decimals: int) -> str:
     return f"{value:.3g}" if abs(value) >= 1e7 else f"{value:,.{decimals}f}"
 
 
+def three_digits(value: float) -> str:
+    """Return a number with three digits that count; – where it is unknown.
+
+    >>> three_digits(1.7), three_digits(0.0123), three_digits(1234.5)
+    ('1.70', '0.0123', '1,234')
+    """
+    if not math.isfinite(value):
+        return "–"
+    return shown(value, max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0)
+
+
 def _of(experiment: Experiment, evidence: Evidence) -> Finals:
     drawn = dict.fromkeys(drawing.measure for drawing in experiment.drawings)
     called = {m: next(d.y_label for d in experiment.drawings if d.measure == m) for m in drawn}

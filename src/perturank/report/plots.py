@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
@@ -26,35 +27,29 @@ WIDE, NARROW = 30, 17  # letters in a line of a name
 
 
 def wide(shown: Sequence[Panel], drawing: Drawing, styles: Mapping[str, Style]) -> Figure:
-    """Return the figure with a row per data set; where each has one panel, they stand in one row.
-
-    Curves are named in the last panel of a row, others only where a name is not found there.
-    """
+    """Return the figure with a row per data set, curves named at its end; panels that are alone stand in one row."""
     rows = [[panel for panel in shown if panel.data == data] for data in dict.fromkeys(p.data for p in shown)]
     if all(len(row) == 1 for row in rows):
         rows = [[row[0] for row in rows]]
-    named: dict[int, list[str]] = {}
-    for row in rows:
-        known = row[-1].names
-        named |= {id(panel): [name for name in panel.names if name not in known] for panel in row[:-1]}
-        named[id(row[-1])] = known
-    n_columns = max(map(len, rows))
-    heights = [max(PANEL[1], *(labels.height(named[id(panel)], WIDE) for panel in row)) for row in rows]
-    longest = max(min(len(name), WIDE) for row in rows for name in row[-1].names)
-    width = PANEL[0] * n_columns + 1.1 + 0.066 * longest
-    return _figure(rows, named, drawing, styles, WIDE, (width, sum(heights) + 0.42 * len(rows) + 0.2))
+    heights = [max(PANEL[1], labels.height(_names(row), WIDE)) for row in rows]
+    longest = max(min(len(name), WIDE) for row in rows for name in _names(row))
+    size = (PANEL[0] * max(map(len, rows)) + 1.1 + 0.066 * longest, sum(heights) + 0.42 * len(rows) + 0.2)
+    return _figure(rows, drawing, styles, WIDE, size)
 
 
 def narrow(shown: Sequence[Panel], drawing: Drawing, styles: Mapping[str, Style]) -> Figure:
     """Return the same panels one below the other, each with its names: for a telephone."""
-    named = {id(panel): panel.names for panel in shown}
     height = sum(max(PANEL[1], labels.height(panel.names, NARROW)) + 0.45 for panel in shown) + 0.3
-    return _figure([[panel] for panel in shown], named, drawing, styles, NARROW, (3.75, height))
+    return _figure([[panel] for panel in shown], drawing, styles, NARROW, (3.75, height))
+
+
+def _names(row: Sequence[Panel]) -> list[str]:
+    """Return the names beside a row: all of its last panel, and arms that only others have."""
+    return list(dict.fromkeys([*row[-1].names, *(line.name for panel in row for line in panel.lines)]))
 
 
 def _figure(
     rows: Sequence[Sequence[Panel]],
-    named: Mapping[int, Sequence[str]],
     drawing: Drawing,
     styles: Mapping[str, Style],
     letters: int,
@@ -63,22 +58,37 @@ def _figure(
     figure = Figure(figsize=size, dpi=DPI)
     grid = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
     everything = [panel for row in rows for panel in row]
-    texts, ends = {}, {}
-    for row, places in zip(rows, grid, strict=True):
+    finish = []
+    for row, below, places in zip(rows, [*rows[1:], []], grid, strict=True):
         for axes in places[len(row) :]:
             axes.remove()
-        for axes, panel in zip(places, row, strict=False):
-            ends[axes] = _curves(axes, panel, styles)
+        drawn = [_panel(axes, panel, row, styles) for axes, panel in zip(places, row, strict=False)]
+        for column, (axes, panel) in enumerate(zip(places, row, strict=False)):
             _frame(axes, panel, drawing, everything)
-            is_first, is_bottom = axes is places[0], row is rows[-1]
-            axes.tick_params(labelleft=is_first or panel.data != row[0].data, labelbottom=is_bottom or len(row) == 1)
-            axes.set(ylabel=drawing.y_label if is_first else "", xlabel="round" if is_bottom else "")
-            ours = [name for name in named[id(panel)] if name in styles and styles[name].is_ours]
-            texts[axes] = labels.reserved(axes, named[id(panel)], letters, ours)
+            is_bottom = column >= len(below)
+            axes.tick_params(
+                labelleft=column == 0 or panel.data != row[0].data, labelbottom=is_bottom or grid.shape[1] == 1
+            )
+            axes.set(ylabel=drawing.y_label if column == 0 else "", xlabel="round" if is_bottom else "")
+        last, ours = places[len(row) - 1], [name for name, style in styles.items() if style.is_ours]
+        texts = labels.reserved(last, _names(row), letters, ours)
+        for text in texts.values():
+            text.set_in_layout(len(row) == len(places))  # a shorter row has room enough
+        finish.append((last, texts, drawn[-1], {name: line for lines in drawn for name, line in lines.items()}))
     ConstrainedLayoutEngine(w_pad=0.06).execute(figure)
-    for axes, written in texts.items():
-        labels.placed(axes, written, ends[axes])
+    for made in finish:
+        labels.placed(*made)
     return figure
+
+
+def _panel(axes: Axes, panel: Panel, row: Sequence[Panel], styles: Mapping[str, Style]) -> dict[str, Line2D]:
+    """Draw the curves; references that the names beside the row do not tell are named in the panel."""
+    drawn = _curves(axes, panel, styles)
+    untold = [line.name for line in panel.references if line.name not in row[-1].names]
+    if untold:
+        handles = [drawn[name] for name in untold]
+        axes.legend(handles, untold, loc="best", frameon=False, fontsize=6.5, labelcolor=INK, handlelength=2)
+    return drawn
 
 
 def _curves(axes: Axes, panel: Panel, styles: Mapping[str, Style]) -> dict[str, Line2D]:
@@ -101,7 +111,10 @@ def _curves(axes: Axes, panel: Panel, styles: Mapping[str, Style]) -> dict[str, 
             markersize=3.6,
             markeredgewidth=0.6,
             markerfacecolor=style.colour if style.is_ours else "white",
-            markevery=(0.06 + 0.07 * (i % 4), 0.28),  # of the panel's diagonal: few, and not where neighbours have theirs
+            markevery=(
+                0.06 + 0.07 * (i % 4),
+                0.28,
+            ),  # of the panel's diagonal: few, and not where neighbours have theirs
         )
     return drawn
 
@@ -113,11 +126,8 @@ def _frame(axes: Axes, panel: Panel, drawing: Drawing, everything: Sequence[Pane
     axes.set_xlim(*_limits(rounds, drawing.log_x, 0.0))
     same = [line for each in everything if each.data == panel.data for line in (*each.lines, *each.references)]
     axes.set_ylim(*_limits(np.concatenate([_heights(line) for line in same]), drawing.log_y, 0.04))
-    for axis, is_log in ((axes.xaxis, drawing.log_x), (axes.yaxis, drawing.log_y)):
-        axis.set_major_locator(LogLocator(numticks=5) if is_log else MaxNLocator(4, steps=[1, 2.5, 5, 10]))
-        axis.set_minor_locator(NullLocator())
-        if not is_log:
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    _ticks(axes.xaxis, drawing.log_x)
+    _ticks(axes.yaxis, drawing.log_y)
     axes.set_title(f"{data_name(panel.data)} · {panel.user}", loc="left", fontsize=8, color=INK, parse_math=False)
     axes.tick_params(labelcolor=INK, color=INK, labelsize=7, length=2.5, width=0.6)
     axes.xaxis.label.set(fontsize=8, color=INK)
@@ -126,6 +136,18 @@ def _frame(axes: Axes, panel: Panel, drawing: Drawing, everything: Sequence[Pane
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set(color=INK, linewidth=0.6)
     axes.patch.set_visible(False)
+
+
+def _ticks(axis: Axis, is_log: bool) -> None:
+    low, high = axis.get_view_interval()
+    is_short = high / low < 30 if is_log else True  # powers of ten alone would be too few
+    if is_log:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if is_short else LogLocator(numticks=5))
+    else:
+        axis.set_major_locator(MaxNLocator(4, steps=[1, 2.5, 5, 10]))
+    if is_short:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def _heights(line: Line) -> np.ndarray:

@@ -13,18 +13,21 @@ from perturank.report.curves import Panel
 from perturank.report.html import Markup, element, joined, table
 from perturank.report.judged import SIGNS, WORDS, Judged
 from perturank.report.names import data_name, p_value, plural, slug
-from perturank.report.numbers import Cell, Finals, finals, shown, star
+from perturank.report.numbers import Cell, Finals, finals, shown, star, three_digits
+
+PIXELS = 112  # of the page for an inch of a figure: letters about as large as the text around
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing that was drawn: its file name, what it shows, and its SVGs for wide and for narrow pages."""
+    """A drawing that was drawn: its file name, what it shows, its SVGs for wide and for narrow pages, its inches."""
 
     drawing: Drawing
     name: str
     panels: Sequence[Panel]
     wide: bytes
     narrow: bytes
+    width: float
 
 
 def section(finding: Finding, pictures: Sequence[Picture], claims: Sequence[Judged]) -> Markup:
@@ -73,7 +76,7 @@ def _figure(picture: Picture) -> Markup:
     image = element(
         "picture",
         element("source", media="(max-width: 700px)", srcset=_inline(picture.narrow)),
-        element("img", src=_inline(picture.wide), alt=alt),
+        element("img", src=_inline(picture.wide), alt=alt, width=f"{PIXELS * picture.width:.0f}"),
     )
     caption = (element("strong", drawing.title), f". Mean of {runs}{band}. ", element("span", *_listed(links)))
     return element("figure", image, element("figcaption", *caption))
@@ -107,8 +110,7 @@ def _table(found: Finals) -> Markup:
     for arm in found.arms:
         name = element("th", arm, " ★" if arm == found.star else "", scope="row")
         cells = [_cell(found, arm, user, measure) for user in found.users for measure in found.measures]
-        time = found.milliseconds[arm]
-        rows.append((name, *cells, element("td", "–" if math.isnan(time) else f"{time:,.3g}")))
+        rows.append((name, *cells, element("td", three_digits(found.milliseconds[arm]))))
     return table(f"Final numbers on {data_name(found.data)}", ((*first, last), second), rows)
 
 
@@ -120,11 +122,11 @@ def _cell(found: Finals, arm: str, user: str, measure: str) -> Markup:
     value = shown(cell.mean.value, decimals)
     half = "" if math.isnan(cell.mean.half_width) else f" ± {shown(cell.mean.half_width, decimals)}"
     number = joined([element("strong", value) if cell.is_best else value, element("small", half) if half else ""])
+    mark = element("span", cell.mark, class_="mark", aria_hidden="true")  # always there: numbers stay in line
     if math.isnan(cell.p):
-        return element("td", number)
+        return element("td", number, mark)
     words = _comparison(cell, found.star)
-    heard = element("span", f"({words})", class_="heard")
-    return element("td", number, element("span", cell.mark, class_="mark", aria_hidden="true"), heard, title=words)
+    return element("td", number, mark, element("span", f" ({words})", class_="heard"), title=words)
 
 
 def _comparison(cell: Cell, against: str) -> str:

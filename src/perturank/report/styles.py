@@ -44,7 +44,7 @@ def styles(findings: Sequence[Finding]) -> dict[str, Style]:
 
 def _style(place: int, is_ours: bool = False) -> Style:
     turn = place // len(COLOURS)
-    dash = DASHES[(place + turn) % len(DASHES)]  # neighbours differ in both, so that grey tells them apart too
+    dash = DASHES[(place + 2 * turn) % len(DASHES)]  # neighbours differ in both, so that grey tells them apart too
     return Style(COLOURS[place % len(COLOURS)], dash, MARKERS[place % len(MARKERS)], is_ours)
 
 
@@ -54,10 +54,10 @@ def _least_alike(beside: Iterable[int]) -> int:
     def likeness(place: int) -> tuple[int, ...]:
         style = _style(place)
         return (
-            sum(style == other for other in others),
+            sum((style.colour, style.dash) == (other.colour, other.dash) for other in others),
+            sum((style.dash, style.marker) == (other.dash, other.marker) for other in others),
             sum(style.colour == other.colour for other in others),
             sum(style.marker == other.marker for other in others),
-            sum(style.dash == other.dash for other in others) // 2,
             place,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -14,19 +14,21 @@ from perturank.report.names import data_name
 from perturank.report.numbers import Finals, finals, shown
 
 N_USERS = 3  # side by side in 80 columns
+NOTE = "± half of the 95 % interval; ▲ better, ▼ worse than ★ (paired t, Holm, 0.05)"
 
 
 def table(findings: Sequence[Finding]) -> Group:
-    """Return a table per experiment, data set and measure: arms by users, ▲ and ▼ as in the report."""
-    return Group(*(each for finding in findings for found in finals(finding) for each in _tables(finding, found)))
+    """Return tables of arms by users for each experiment, data set and measure, with ▲ and ▼ as in the report."""
+    shown = [each for finding in findings for found in finals(finding) for each in _tables(finding, found)]
+    return Group(*shown, Text(f"\n{NOTE}", style="dim")) if shown else Group(Text("No run has finished."))
 
 
-def _tables(finding: Finding, found: Finals) -> Iterator[Table]:
+def _tables(finding: Finding, found: Finals) -> Iterator[RenderableType]:
     for measure, called in found.measures.items():
+        yield Text(f"\n{finding.experiment.title}: {called} on {data_name(found.data)}", style="bold")
         for first in range(0, len(found.users), N_USERS):
             users = found.users[first : first + N_USERS]
-            title = Text(f"\n{finding.experiment.title}: {called} on {data_name(found.data)}")
-            made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+            made = Table(box=None, pad_edge=False)
             made.add_column("ranker", overflow="fold", max_width=26)
             for user in users:
                 made.add_column(Text(user), justify="right", no_wrap=True)
