@@ -91,7 +91,7 @@ def test_a_report_needs_neither_data_nor_the_place_where_the_runs_were_made(
 
 @pytest.fixture
 def imitation(tmp_path: Path) -> Path:
-    """A small imitation of MSLR-WEB10K: its layout, 136 features, raw magnitudes up to 10^8."""
+    """Return a small imitation of MSLR-WEB10K: its layout, 136 features, raw magnitudes up to 10^8."""
     folder, rng = tmp_path / "MSLR-WEB10K", np.random.default_rng(0)
     for fold in range(1, 6):
         (folder / f"Fold{fold}").mkdir(parents=True)

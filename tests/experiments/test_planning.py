@@ -36,7 +36,7 @@ def all_done(protocol: Protocol, score: Mapping[str, float] | None = None) -> tu
 
 
 def _score(job: Job) -> float:
-    """The best settings of this pretended world: λ nearest to 0.01, then the largest rate."""
+    """Return a score whose best settings are λ nearest to 0.01, then the largest rate."""
     settings = job.chosen
     return -abs(np.log10(settings.get("l2", 1.0)) + 2) + 0.1 * settings.get("learning_rate", 0.0)
 
@@ -129,16 +129,19 @@ def test_a_staged_search_plays_fewer_rounds_first_and_then_only_the_best() -> No
 
     assert rounds(staged) < 0.6 * rounds(whole)
     assert {job.rounds for job in staged.jobs.values()} == {20, 200}
-    chosen_of = lambda plan: {(place, tuple(choice.chosen.items())) for place, choice in plan.choices}
-    assert chosen_of(staged) == chosen_of(whole)  # this pretended world looks the same after fewer rounds
+
+    def choices(plan: Planned) -> set[Any]:
+        return {(place, tuple(choice.chosen.items())) for place, choice in plan.choices}
+
+    assert choices(staged) == choices(whole)  # this pretended world looks the same after fewer rounds
 
 
 def test_guessing_plans_as_many_final_runs_as_there_will_be() -> None:
     protocol = asked(experiments=("linear-rankers",), grid="wide")
     guessed = planned(protocol, SOURCES, {}, guess=True)
     plan, _ = all_done(protocol)
-    count = lambda plan: sum(part.role == "final" for part in plan.parts)
-    assert count(guessed) == count(plan)
+    finals = [sum(part.role == "final" for part in each.parts) for each in (guessed, plan)]
+    assert finals[0] == finals[1] > 0
 
 
 def test_findings_are_the_finished_final_runs_by_data_arm_and_user() -> None:

@@ -26,7 +26,7 @@ def job(**changes: Any) -> Job:
     return Job(**fields | changes)
 
 
-def outcome(of: Job | None = None, **finals: float) -> Outcome:
+def outcome(of: Job | None = None, /, **finals: float) -> Outcome:
     of = of or job()
     n = len(of.evaluate_at)
     measures = {name: np.full(n, finals.get(name, 1.0)) for name in MEASURES}

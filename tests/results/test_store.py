@@ -75,7 +75,7 @@ def test_a_folder_of_other_conventions_is_refused(store: Store) -> None:
     manifest = json.loads(path.read_text())
     manifest["conventions"]["gamma"] = 0.5
     path.write_text(json.dumps(manifest))
-    with pytest.raises(BadInput, match="another convention: gamma is 0.5"):
+    with pytest.raises(BadInput, match=r"another convention: gamma is 0\.5"):
         Store.opened(store.folder, {})
 
 
@@ -123,6 +123,6 @@ def test_no_space_left_is_said_and_leaves_nothing_half_written(store: Store, mon
 
     store.keep(outcome(job(seed=1)))
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(BadInput, match="No space left.*make room"):
+    with pytest.raises(BadInput, match=r"No space left.*make room"):
         store.keep(outcome(job(seed=2)))
     assert [path.stem for path in store.runs.iterdir()] == [job(seed=1).key]

@@ -16,7 +16,7 @@ ray_cluster = pytest.importorskip("ray.cluster_utils", reason="the extra `ray` i
 
 @pytest.fixture
 def two_nodes() -> Iterator[tuple[Any, Any]]:
-    """A head that runs nothing, and two nodes of one core each."""
+    """Start a head that runs nothing, and two nodes of one core each."""
     soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
     found = ray_cluster.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": soon})
     try:

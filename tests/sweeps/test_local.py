@@ -58,9 +58,10 @@ def test_a_worker_that_is_killed_is_said_and_the_rest_can_go_on(tmp_path: Path) 
             os.kill(killed[0], signal.SIGKILL)
 
     store = Store.opened(tmp_path, {})
-    with pytest.raises(BadInput, match="ended with code -9.*the same command goes on"):
+    with pytest.raises(BadInput, match=r"ended with code -9.*the same command goes on"):
         local.made(wanted, store, 1, kill_one, lambda job: None)
-    left = [job for job in wanted if job.key not in store.keys()]
+    done = store.keys()
+    left = [job for job in wanted if job.key not in done]
     assert left
     local.made(left, store, 1, lambda job, n: None, lambda job: None)
     assert store.keys() == {job.key for job in wanted}
