@@ -11,8 +11,8 @@ WORKERS ?= 2
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY)  ## run every ranker a few hundred rounds: a table and a figure in demo/
-	$(BIN)/perturank demo
+demo: $(READY)  ## run the paper's comparison in small: a table, figures and demo/report.html
+	$(BIN)/perturank reproduce --scale demo --out demo
 
 test: check  ## run the checks and all tests
 	$(BIN)/pytest -n $(WORKERS)
@@ -31,7 +31,7 @@ bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
 
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml scripts/make-venv

@@ -138,7 +138,9 @@ def test_data_says_what_is_in_each_split(small: str) -> None:
     assert all(word in table for word in ("queries", "documents", "features", "grade 2", "%"))
 
 
-@pytest.mark.parametrize("command", ["simulate", "rankers", "users", "datasets", "data", "demo"])
+@pytest.mark.parametrize(
+    "command", ["simulate", "rankers", "users", "datasets", "data", "reproduce", "report", "merge", "bench"]
+)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
@@ -203,8 +205,8 @@ BAD: dict[str, tuple[Arguments, tuple[str, ...]]] = {
     "rounds to evaluate at that are no numbers": (simulated("--evaluate-at", "10;20"), ("100,500,1000",)),
     "an unknown option": (simulated("--sed", "1"), ("--seed",)),
     "an unknown command": (lambda _: ["simulat"], ("'simulate'",)),
-    "a figure in a folder that cannot be made": (
-        lambda folder: ["demo", "--rounds", "1", "--out", under_a_file(folder)],
+    "results in a folder that cannot be made": (
+        lambda folder: ["reproduce", "--experiment", "regret", "--out", under_a_file(folder)],
         ("below",),
     ),
     "a checkpoint in a folder that cannot be made": (

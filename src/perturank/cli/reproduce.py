@@ -219,6 +219,7 @@ def _say_estimates(estimates: Estimates, asked: Asked, jobs: int, as_json: bool)
     to_people(listed)
     cores = dict.fromkeys((jobs, *MANY_CORES))
     said = "; ".join(f"{c} at a time: {duration(estimates.seconds / c)}" for c in cores)
+    typer.echo("a run that several experiments share is counted once, for the first of them")
     typer.echo(f"here, {said} (estimated; the matrix product does {estimates.gflops:.0f} GFLOP/s)")
 
 
