@@ -72,7 +72,7 @@ class Doubts:
 
     def width(self, ranker: Ranker) -> float | None:
         """Return the mean of ‖x_i - x_j‖² in A⁻¹ over all pairs; None where the ranker keeps no A."""
-        covariance = getattr(ranker, "covariance", None)
+        covariance = getattr(ranker, "feature_covariance", None)
         if covariance is None:
             return None
         inverse = np.linalg.inv(np.asarray(covariance, np.float64))

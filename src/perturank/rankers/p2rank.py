@@ -123,7 +123,7 @@ class P2LinRank(eqx.Module):
         return self.history.documents.shape[1]
 
     @property
-    def covariance(self) -> Array | None:
+    def feature_covariance(self) -> Array | None:
         """A of lemma:cb, [d, d]; None where there are too many features to keep it."""
         return None if self.gram is None else self.gram + self.settings.l2 * jnp.eye(self.n_features)
 

@@ -58,7 +58,7 @@ class PairRank(eqx.Module):
         return self.history.documents.shape[1]
 
     @property
-    def covariance(self) -> Array:
+    def feature_covariance(self) -> Array:
         """A of eq:cb; [d, d]."""
         return self.gram + self.settings.l2 * jnp.eye(self.n_features)
 
@@ -69,7 +69,7 @@ class PairRank(eqx.Module):
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
-        s, covariance = self.settings, self.covariance
+        s, covariance = self.settings, self.feature_covariance
         if s.covariance == "full":
             kernel = certainty.kernel_full(query.features, covariance)
         else:
