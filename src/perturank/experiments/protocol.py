@@ -72,7 +72,7 @@ SCALES = {
         rounds=200,
         grid="none",
     ),
-    "quick": Protocol(scale="quick", folds=1, seeds=3, rounds=1000, grid="none"),
+    "quick": Protocol(scale="quick", folds=1, seeds=3, rounds=500, grid="none"),
     "paper": Protocol(),
 }
 

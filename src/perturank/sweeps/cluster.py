@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ except ImportError:
     raise BadInput("--ray needs Ray", "pip install 'perturank[ray]'") from None
 
 AHEAD = 4  # runs handed to the cluster for each of its cores: enough to keep it busy
+PATIENCE = 5.0  # seconds for the cluster's head to answer
 TRIES = 20  # of a run whose machine is lost
 
 
@@ -69,16 +71,30 @@ def _result(reference: Any, job: Job) -> bytes:
         ) from None
 
 
+def _must_answer(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return  # "auto", "local" and the like
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except OSError as error:
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> BadInput:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return BadInput(f"no Ray cluster answers at {address!r} ({reason})", "start one with: ray start --head")
+
+
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[None]:
     machine.keep_compiled_programs()
+    _must_answer(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise BadInput(
-            f"no Ray cluster answers at {address!r} ({reason})", "start one with: ray start --head"
-        ) from None
+        raise _no_cluster(address, error) from None
     try:
         yield
     finally:
