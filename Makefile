@@ -31,7 +31,7 @@ bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
 
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .compiled demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml scripts/make-venv
