@@ -1,5 +1,10 @@
-"""Compiled programs are kept on disk: workers share them, and a second run has little left to compile."""
+"""Compiled programs are kept on disk, even the smallest.
 
-from perturank import machine
+Workers and child processes share them, and a second run has nothing left to compile.
+"""
 
-machine.keep_compiled_programs()
+import os
+from pathlib import Path
+
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".compiled"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

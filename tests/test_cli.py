@@ -19,6 +19,8 @@ from perturank import catalogue, clicks, datasets, storage
 from perturank.__about__ import __version__
 from perturank.cli import app
 
+pytestmark = pytest.mark.as_shipped
+
 QUICK = ["simulate", "--ranker", "pdgd-linear", "--rounds", "20", "--evaluate-at", "10"]
 GOOD = "".join(
     f"{(q + d) % 3} qid:{q} 1:{0.1 * d:.1f} 2:{(q * d) % 5} # document {d}\n" for q in range(1, 11) for d in range(4)

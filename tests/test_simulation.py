@@ -48,6 +48,7 @@ def must_be_the_same(one: Run, other: Run) -> None:
     assert (one.seed, one.rounds) == (other.seed, other.rounds)
 
 
+@pytest.mark.as_shipped
 def test_a_run_is_evaluated_when_asked_and_at_its_end() -> None:
     run = whole("pdgd-linear")
     assert [c.round for c in run.checkpoints] == [10, 25, 40]
@@ -59,6 +60,7 @@ def test_a_run_is_evaluated_when_asked_and_at_its_end() -> None:
     assert run.as_dict(TOP)["checkpoints"][2][f"ndcg@{TOP}"] == run.checkpoints[2].ndcg
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("name", KINDS)
 def test_the_length_of_chunks_changes_nothing(name: str) -> None:
     lengths: list[int] = []
@@ -67,6 +69,7 @@ def test_the_length_of_chunks_changes_nothing(name: str) -> None:
     assert sum(lengths) == ROUNDS
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("name", KINDS)
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(name: str, tmp_path: Path) -> None:
     file, done = tmp_path / "run", []
@@ -85,6 +88,7 @@ def test_a_run_that_was_interrupted_ends_like_one_that_was_not(name: str, tmp_pa
     must_be_the_same(simulate(plan(name), checkpoint=file), whole(name))
 
 
+@pytest.mark.as_shipped
 def test_a_run_may_go_on_after_its_end(tmp_path: Path) -> None:
     file = tmp_path / "run"
     simulate(plan("pdgd-linear", rounds=25, evaluate_at=(10,)), checkpoint=file)
@@ -93,6 +97,7 @@ def test_a_run_may_go_on_after_its_end(tmp_path: Path) -> None:
         simulate(plan("pdgd-linear", rounds=20, evaluate_at=()), checkpoint=file)
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(
     "changes, says",
     [
@@ -113,6 +118,7 @@ def test_a_checkpoint_of_another_run_is_refused(changes: dict[str, Any], says: s
     assert file.read_bytes() == before
 
 
+@pytest.mark.as_shipped
 def test_a_seed_decides_everything_in_another_process_too() -> None:
     program = (
         "import small, test_simulation as t; run = t.simulate(t.plan('p2linrank'));"
@@ -133,6 +139,7 @@ def test_a_seed_decides_everything_in_another_process_too() -> None:
     assert done.stdout.split() == [run.ndcgs.tobytes().hex(), bits]
 
 
+@pytest.mark.as_shipped
 def test_another_seed_is_another_run() -> None:
     assert simulate(plan("pdgd-linear", seed=4)).ndcgs.tolist() != whole("pdgd-linear").ndcgs.tolist()
 
@@ -142,6 +149,7 @@ def world(top: int = TOP) -> World:
     return World(Shelf.of(small.fold().train, top), small.PERFECT, streams(3), top)
 
 
+@pytest.mark.as_shipped
 def test_spare_room_changes_nothing() -> None:
     name = "p2linrank"
 

@@ -80,13 +80,14 @@ def test_a_sampled_gradient_is_exact_while_all_pairs_fit_in_the_budget() -> None
 def test_a_sampled_gradient_is_right_on_average_beyond_the_budget(noise_std: float) -> None:
     n_draws = 4000
     theta = scoring.Linear(jnp.asarray(RNG.normal(size=(2, 5)), jnp.float32))
-    newest = jnp.where(NEWEST == NONE, history().weight.shape[0], NEWEST)
+    kept = history(True)  # made here: a value made inside a compiled function is none outside it
+    newest = jnp.where(NEWEST == NONE, kept.weight.shape[0], NEWEST)
 
     @jax.jit
     def draws(keys: Array) -> Array:
         def one(key: Array) -> Array:
             weight: Array = fitting.sampled_gradient(
-                history(True), newest, 24, theta, None, noise_std, key, "cross-entropy"
+                kept, newest, 24, theta, None, noise_std, key, "cross-entropy"
             ).weight
             return weight
 

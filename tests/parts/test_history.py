@@ -131,6 +131,7 @@ def test_fresh_noise_changes_with_the_key_and_frozen_noise_does_not() -> None:
     np.testing.assert_array_equal(later.targets(0.3, 2, KEY)[:2], frozen.targets(0.3, 2, KEY)[:2])
 
 
+@pytest.mark.as_shipped
 def test_noise_is_the_same_whatever_the_spare_room() -> None:
     history = History.empty(5)
     for documents, pairs in LISTS:

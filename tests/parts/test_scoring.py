@@ -51,6 +51,7 @@ def test_gradients_of_documents_are_those_of_back_propagation_by_hand(widths: tu
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.as_shipped
 def test_a_network_that_starts_at_zero_scores_zero_to_the_bit_and_can_learn() -> None:
     for shortcut in (False, True):
         net = scoring.network(5, (8,), KEY, "zero", shortcut)
@@ -59,6 +60,7 @@ def test_a_network_that_starts_at_zero_scores_zero_to_the_bit_and_can_learn() ->
     assert not np.asarray(scoring.linear(5)(jnp.asarray(X))).any()
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("widths", [(8,), (8, 4)])
 def test_centred_networks_score_zero_to_the_bit_at_their_start(widths: tuple[int, ...]) -> None:
     """A rest of 1e-8 would be an order on which the rankers can agree."""
@@ -67,6 +69,7 @@ def test_centred_networks_score_zero_to_the_bit_at_their_start(widths: tuple[int
     assert not np.asarray(scores).any()
 
 
+@pytest.mark.as_shipped
 def test_a_shortcut_adds_a_linear_path() -> None:
     net = scoring.network(5, (8,), KEY, "centred", shortcut=True)
     theta = np.arange(5.0, dtype=np.float32)

@@ -17,6 +17,8 @@ from perturank.parts import ordering
 from perturank.parts.tangents import inner
 from perturank.simulation import Plan, simulate
 
+pytestmark = pytest.mark.as_shipped
+
 L2, M = 0.5, 8
 QUERY = small.query(9, seed=2)
 X = np.asarray(QUERY.features, np.float64)[:9]

@@ -166,6 +166,7 @@ def first_lists(name: str, n_draws: int = 12_000) -> Any:
     return run(ranker, jax.random.split(jax.random.key(1), n_draws))
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("name", ["p2linrank", "p2neurrank", "p2neurrank-paper", "pairrank"])
 def test_before_any_click_all_lists_are_equally_likely(name: str) -> None:
     lists = first_lists(name)
