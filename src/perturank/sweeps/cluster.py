@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import jax
 
 from perturank import datasets, machine
 from perturank.errors import BadInput
@@ -32,6 +33,7 @@ def made(jobs: Sequence[Job], store: Store, address: str, on_finished: Finished)
     """Make all runs on the cluster and keep them here; a run whose machine is lost is made again elsewhere."""
     with _connected(address):
         n_cores = max(1, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
+        remote = ray.remote(num_cpus=1, max_retries=TRIES)(result_file)
         folds: dict[tuple[str, int], Any] = {}
         waiting, under_way = list(jobs), dict[Any, Job]()
         while waiting or under_way:
@@ -40,7 +42,7 @@ def made(jobs: Sequence[Job], store: Store, address: str, on_finished: Finished)
                 where = job.data, job.fold
                 if where not in folds:
                     folds[where] = ray.put(datasets.load(job.data, fold=job.fold))
-                under_way[_remote().remote(job, folds[where])] = job
+                under_way[remote.remote(job, folds[where])] = job
             for reference in ray.wait(list(under_way), num_returns=1)[0]:
                 job = under_way.pop(reference)
                 store.keep_file(job.key, _result(reference, job))
@@ -48,14 +50,12 @@ def made(jobs: Sequence[Job], store: Store, address: str, on_finished: Finished)
 
 
 def result_file(job: Job, fold: datasets.Fold) -> bytes:
-    """Return the job's result as a file's bytes: what a machine of the cluster does."""
+    """Return the job's result as a file's bytes: what a machine of the cluster does.
+
+    Importing perturank has limited the process to one thread, as local workers are.
+    """
+    jax.config.update("jax_compilation_cache_dir", str(machine.cache_folder() / "compiled"))
     return to_parquet(performed(job, fold))
-
-
-def _remote() -> Any:
-    quiet = {"NPROC": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    kept = {name: value for name in ("JAX_COMPILATION_CACHE_DIR",) if (value := os.environ.get(name))}
-    return ray.remote(num_cpus=1, max_retries=TRIES, runtime_env={"env_vars": quiet | kept})(result_file)
 
 
 def _result(reference: Any, job: Job) -> bytes:
@@ -89,7 +89,6 @@ def _no_cluster(address: str, error: Exception) -> BadInput:
 
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[None]:
-    machine.keep_compiled_programs()
     _must_answer(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
