@@ -29,6 +29,13 @@ def bucket(n: int) -> int:
     return max(SMALLEST_BUCKET, 1 << (n - 1).bit_length())
 
 
+def identities(rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Return 64-bit hashes of the documents' content, features [n, d] and prior [n], as words [n, 2]."""
+    content = np.ascontiguousarray(np.column_stack([rows, prior]) + np.float32(0))  # -0.0 is 0.0
+    digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in content)
+    return np.frombuffer(digests, np.uint32).reshape(-1, 2)
+
+
 class Query(eqx.Module):
     """Candidate documents of one query, padded: features [V, d], mask [V], ids [V, 2], prior [V].
 
@@ -56,7 +63,7 @@ class Query(eqx.Module):
         scores = np.zeros(n, np.float32) if prior is None else _finite(prior, "prior", 1)
         if scores.shape != (n,):
             raise BadInput(f"prior has {scores.size} scores for {n} documents", "give one score per document")
-        names = _identities(rows, scores) if ids is None else _as_ids(ids, n)
+        names = identities(rows, scores) if ids is None else _as_ids(ids, n)
         pad = bucket(n) - n
         return cls(
             jnp.asarray(np.pad(rows, ((0, pad), (0, 0)))),
@@ -183,13 +190,6 @@ def _finite(values: ArrayLike, name: str, ndim: int) -> np.ndarray:
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise BadInput(f"{name}{list(where)} is {array[where]}", "replace it by a finite number")
     return array
-
-
-def _identities(rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Return 64-bit hashes of the rows' content as [n, 2] words."""
-    content = np.ascontiguousarray(np.column_stack([rows, prior]) + np.float32(0))  # -0.0 is 0.0
-    digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in content)
-    return np.frombuffer(digests, np.uint32).reshape(-1, 2)
 
 
 def _as_ids(ids: ArrayLike, n: int) -> np.ndarray:

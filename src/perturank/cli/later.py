@@ -9,22 +9,63 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["bench", "catalogue", "clicks", "datasets", "demo", "figures", "metrics", "simulation"]
+from perturank.errors import BadInput
+
+__all__ = [
+    "bench",
+    "catalogue",
+    "clicks",
+    "datasets",
+    "demo",
+    "exporting",
+    "figures",
+    "metrics",
+    "opening",
+    "replaying",
+    "running",
+    "simulation",
+    "snapshots",
+    "spec",
+    "storage",
+    "verifying",
+]
 
 
 class Later:
     """Stands for a module, and imports it at the first use of one of its names."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, extra: str = "") -> None:
+        self._name, self._extra = name, extra
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
+        try:
+            return getattr(importlib.import_module(self._name), attribute)
+        except ModuleNotFoundError as error:
+            if not self._extra or str(error.name).startswith("perturank"):
+                raise
+            raise BadInput(f"{error.name} is not installed", f"run: pip install 'perturank[{self._extra}]'") from None
 
 
 if TYPE_CHECKING:
-    from perturank import bench, catalogue, clicks, datasets, demo, figures, metrics, simulation
+    from perturank import bench, catalogue, clicks, datasets, demo, figures, metrics, simulation, storage
+    from perturank.service import exporting, replaying, running, snapshots, spec, verifying
+    from perturank.service.log import opening
 else:
-    bench, catalogue, clicks, datasets, demo, figures, metrics, simulation = (
-        Later(f"perturank.{name}") for name in __all__
+    bench, catalogue, clicks, datasets, demo, figures, metrics, simulation, storage = (
+        Later(f"perturank.{name}")
+        for name in (
+            "bench",
+            "catalogue",
+            "clicks",
+            "datasets",
+            "demo",
+            "figures",
+            "metrics",
+            "simulation",
+            "storage",
+        )
+    )
+    exporting, replaying, running, snapshots, spec, verifying, opening = (
+        Later(f"perturank.service.{name}", "service")
+        for name in ("exporting", "replaying", "running", "snapshots", "spec", "verifying", "log.opening")
     )

@@ -62,6 +62,12 @@ class PDGD(eqx.Module):
         shown, log_left = ordering.plackett_luce(scores, query.mask, key, k)
         return shown.ranking(query.mask, (scores[shown.order], log_left))
 
+    def recalled(self, shown: Query) -> tuple[Array, Array]:
+        """Return the memo of a list that another ranker showed, as if there had been no other documents; [k], [k]."""
+        scores = jnp.where(shown.mask, self.score(shown), -jnp.inf)
+        log_left = jax.lax.cumlogsumexp(scores, reverse=True)
+        return jnp.where(shown.mask, scores, 0.0), jnp.where(shown.mask, log_left, 0.0)
+
     def uncertain(self, query: Query) -> None:
         """PDGD has no notion of a certain order."""
 

@@ -64,11 +64,12 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=7):
     version: int
     learned: int  # impressions so far
     digest: bytes  # of all arrays, those that only learning needs included
+    sum: bytes  # of the stored bytes, which serving reads
     epoch: int  # of the learner that published it
 
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """This version is served, whatever is learned; none: the newest again."""
+    """A version that is served whatever is learned; none: the newest again."""
 
     version: int | None
 
@@ -87,9 +88,11 @@ class Imported(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 Entry = Changed | Deleted | Impression | Feedback | Closed | Batch | Snapshot | Pinned | RolledBack | Imported
 
-KINDS: dict[type, int] = {
-    kind: int(kind.__struct_config__.tag)  # type: ignore[attr-defined]
-    for kind in (Changed, Deleted, Impression, Feedback, Closed, Batch, Snapshot, Pinned, RolledBack, Imported)
+KINDS: dict[type, int] = {  # as tagged above
+    kind: number
+    for number, kind in enumerate(
+        (Changed, Deleted, Impression, Feedback, Closed, Batch, Snapshot, Pinned, RolledBack, Imported), start=1
+    )
 }
 FREQUENT = (KINDS[Impression], KINDS[Feedback])
 

@@ -38,8 +38,8 @@ def packed(features: np.ndarray, prior: np.ndarray | None, memo: Sequence[np.nda
     return msgspec.msgpack.encode(content)
 
 
-def unpacked(content: bytes, memo_like: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Return features [n, d], prior [n] and the memo's leaves, of the shapes and types of `memo_like`."""
+def unpacked(content: bytes, memo_like: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Return features [n, d], prior [n] and the memo's leaves, shaped like `memo_like` (None: without it)."""
     try:
         held = msgspec.msgpack.decode(content, type=Packed)
         planes = np.frombuffer(zlib.decompress(held.features), np.uint8).reshape(4, -1)
@@ -47,22 +47,11 @@ def unpacked(content: bytes, memo_like: Sequence[Any]) -> tuple[np.ndarray, np.n
         prior = np.frombuffer(held.prior, "<f4") if held.prior else np.zeros(held.n, np.float32)
         memo = [
             np.frombuffer(zlib.decompress(leaf), like.dtype).reshape(like.shape)
-            for leaf, like in zip(held.memo, memo_like, strict=True)
+            for leaf, like in (zip(held.memo, memo_like, strict=True) if memo_like is not None else ())
         ]
     except (ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise Refused(f"an impression cannot be read ({error})", "run `perturank log verify`") from None
     return features, prior, memo
-
-
-def n_documents(content: bytes) -> int:
-    """Return how many documents are inside; damage is refused."""
-    return len(unpacked_features(content))
-
-
-def unpacked_features(content: bytes) -> np.ndarray:
-    """Return the shown documents [n, d] alone."""
-    held = msgspec.msgpack.decode(content, type=Packed)
-    return unpacked(msgspec.msgpack.encode(msgspec.structs.replace(held, memo=[])), [])[0]
 
 
 def _planes(rows: np.ndarray) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -39,7 +41,7 @@ class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A model in words. Ranker, settings, features, places and seed decide what is learned: changing one starts anew."""
+    """A model in words. Changing what decides learning (ranker, settings, features, places, seed) starts it anew."""
 
     n_features: Annotated[int, msgspec.Meta(ge=1, le=MOST_FEATURES)]
     ranker: Name = "p2neurrank"
@@ -67,11 +69,22 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time."""
-        return published(self.ranker).make(self.n_features, streams(self.seed)[START], self.chosen_settings())
+        return _start(self.ranker, self.chosen_settings(), self.n_features, self.seed)
+
+    @classmethod
+    def other(cls, ranker: str, changes: Mapping[str, str], seed: int) -> Spec:
+        """Return another ranker in words, for a replay; the rest is the model's own."""
+        settings = published(ranker).settings.parsed(changes)
+        return cls(n_features=1, ranker=ranker, settings=settings.as_dict(), seed=seed)
 
     def learns_like(self, other: Spec) -> bool:
         """Return whether what the other has learned can be kept."""
         return all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
+
+
+@lru_cache(maxsize=32)  # making one compiles a program
+def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranker:
+    return published(ranker).make(n_features, streams(seed)[START], settings)
 
 
 CAP_AMONG = 1000

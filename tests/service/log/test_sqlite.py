@@ -50,10 +50,14 @@ def test_rare_entries_are_found_among_many_impressions(log: Log) -> None:
 
 
 def test_a_transaction_that_fails_leaves_nothing(log: Log) -> None:
-    with pytest.raises(ZeroDivisionError), log.transaction() as transaction:
-        transaction.append("m", Closed(1))
-        transaction.store("x", b"1")
-        raise ZeroDivisionError
+    def fail() -> None:
+        with log.transaction() as transaction:
+            transaction.append("m", Closed(1))
+            transaction.store("x", b"1")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert (log.tail(), log.stored("x")) == (0, None)
 
 

@@ -77,16 +77,16 @@ class Committer:
                 for action, future in group:
                     try:
                         results.append((future, action(transaction)))
-                    except BadInput as error:
-                        refused.append((future, error))
-        except BaseException as error:
+                    except BadInput as refusal:
+                        refused.append((future, refusal))
+        except BaseException as failure:
             for _, future in group:
-                _settle(future, error=error)
+                _settle(future, error=failure)
             return
         for future, result in results:
             _settle(future, result)
-        for future, error in refused:
-            _settle(future, error=error)
+        for future, reason in refused:
+            _settle(future, error=reason)
 
 
 def _settle(future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:

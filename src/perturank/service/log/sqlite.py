@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Entry, Record, decoded, encoded
@@ -70,7 +71,7 @@ class SqliteLog:
             self._connections.append(connection)
         return connection
 
-    def _meta(self, name: str) -> object:
+    def _meta(self, name: str) -> Any:
         row = self._connection().execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return row and row[0]
 
@@ -133,7 +134,8 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
-        self._position, last = row or (0, 0)
+        self._position: int = row[0] if row else 0
+        last: int = row[1] if row else 0
         self._at = max(last, time.time_ns() // 1_000_000)  # a clock that is set back does not turn the log around
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:

@@ -1,0 +1,50 @@
+"""A learner as a process: it works until it is told to stop, or until its parent is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from perturank.service.learner import Learner
+from perturank.service.log import Log
+
+SECONDS_IDLE = 0.1  # between two looks at a log in which nothing happens
+
+
+class Stop:
+    """Set by SIGTERM or Ctrl-C; waited for between two steps, so that a step is never cut in half."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._set)
+
+    def _set(self, number: int, frame: FrameType | None) -> None:
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it is time to stop, at the latest after so many seconds."""
+        return self._event.wait(seconds)
+
+
+def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner:
+    """Learn from the log as it grows; `once`: until there is nothing more to learn."""
+    if with_parent:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    stop = Stop()
+    learner = Learner(log)
+    while not stop.wait(0):
+        if learner.step() == 0 and (once or stop.wait(SECONDS_IDLE)):
+            break
+    learner.close()
+    return learner
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of stdin, which the parent holds open: it ends however the parent does."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    os._exit(0)  # the log is whole at any moment: nothing need be finished
