@@ -36,17 +36,57 @@ def identities(rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.frombuffer(digests, np.uint32).reshape(-1, 2)
 
 
+class Limits(eqx.Module):
+    """How far a list may stray from the best estimate; standing [V] is each document's place there, from 0.
+
+    So many top places are protected; elsewhere no document moves more than `displacement` places.
+    Where `explores` is false the list is the best estimate itself, with the probabilities of one that explores.
+    """
+
+    standing: Array
+    protected: Array
+    displacement: Array
+    explores: Array
+
+    @classmethod
+    def of(cls, scores: Array, mask: Array, protected: Array, displacement: Array, explores: Array) -> Limits:
+        """Return the limits around the order of these scores [V]; ties stand as the documents were given."""
+        order = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)
+        standing = jnp.zeros(order.shape, jnp.int32).at[order].set(jnp.arange(order.shape[0], dtype=jnp.int32))
+        return cls(standing, protected, displacement, explores)
+
+    def within(self, candidates: Array, left: Array, r: Array) -> Array:
+        """Return which candidates [V] may stand at place r when these documents [V] are left.
+
+        A document no more than D places behind the best one left can end no more than D places from its own.
+        """
+        far = jnp.iinfo(jnp.int32).max
+        best = jnp.min(jnp.where(left, self.standing, far))
+        reach = jnp.where(r < self.protected, 0, self.displacement)
+        near = candidates & (self.standing - best <= reach)
+        # Rounding can put a document before one that certainly precedes it; then the best candidate stands there.
+        least = jnp.min(jnp.where(candidates, self.standing, far))
+        return jnp.where(jnp.any(near), near, candidates & (self.standing == least))
+
+    def pick(self, candidates: Array, explored: Array) -> Array:
+        """Return the explored pick, or the best of the candidates."""
+        best = jnp.argmin(jnp.where(candidates, self.standing, jnp.iinfo(jnp.int32).max))
+        return jnp.where(self.explores, explored, best)
+
+
 class Query(eqx.Module):
     """Candidate documents of one query, padded: features [V, d], mask [V], ids [V, 2], prior [V].
 
     Rows with equal ids must have equal features and prior: repeated pairs are learned as one
-    weighted pair. `prior` holds the scores of the order in use today (zeros: none).
+    weighted pair. `prior` holds the scores of the order in use today (zeros: none). `limits` hold
+    exploration back.
     """
 
     features: Array
     mask: Array
     ids: Array
     prior: Array
+    limits: Limits | None = None
 
     @classmethod
     def of(cls, features: ArrayLike, *, prior: ArrayLike | None = None, ids: ArrayLike | None = None) -> Query:
@@ -96,16 +136,21 @@ class Query(eqx.Module):
 class Ranking(eqx.Module):
     """A shown list: order [k] of row numbers, of which the first n are real.
 
-    free[r] says how many documents could have stood at place r (1: certain); log_propensity is
-    the exact log-probability of the list, None where the algorithm defines none; memo is what
-    `learn` needs back when the clicks come.
+    free[r] says how many documents could have stood at place r (1: certain); log_p [k] is the exact
+    log-probability of each place given those above it, None where the algorithm defines none; memo
+    is what `learn` needs back when the clicks come.
     """
 
     order: Array
     free: Array
     n: Array
-    log_propensity: Array | None
+    log_p: Array | None
     memo: Any
+
+    @property
+    def log_propensity(self) -> Array | None:
+        """The log-probability of the whole list."""
+        return None if self.log_p is None else jnp.sum(self.log_p, axis=-1)
 
     @property
     def documents(self) -> np.ndarray:
