@@ -22,6 +22,7 @@ Array = jax.Array
 Key = jax.Array
 
 SMALLEST_BUCKET = 16
+BEHIND_ALL = 2**31 - 1
 
 
 def bucket(n: int) -> int:
@@ -60,17 +61,16 @@ class Limits(eqx.Module):
 
         A document no more than D places behind the best one left can end no more than D places from its own.
         """
-        far = jnp.iinfo(jnp.int32).max
-        best = jnp.min(jnp.where(left, self.standing, far))
+        best = jnp.min(jnp.where(left, self.standing, BEHIND_ALL))
         reach = jnp.where(r < self.protected, 0, self.displacement)
         near = candidates & (self.standing - best <= reach)
         # Rounding can put a document before one that certainly precedes it; then the best candidate stands there.
-        least = jnp.min(jnp.where(candidates, self.standing, far))
+        least = jnp.min(jnp.where(candidates, self.standing, BEHIND_ALL))
         return jnp.where(jnp.any(near), near, candidates & (self.standing == least))
 
     def pick(self, candidates: Array, explored: Array) -> Array:
         """Return the explored pick, or the best of the candidates."""
-        best = jnp.argmin(jnp.where(candidates, self.standing, jnp.iinfo(jnp.int32).max))
+        best = jnp.argmin(jnp.where(candidates, self.standing, BEHIND_ALL))
         return jnp.where(self.explores, explored, best)
 
 

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import benchmark, demonstrate, learning, lists, logs, simulate
+from perturank.cli import benchmark, demonstrate, learning, lists, logs, serving, simulate
 from perturank.errors import BadInput
 
 
@@ -60,9 +60,11 @@ app.command("datasets")(lists.data_sets)
 app.command("data")(lists.data)
 app.command("demo")(demonstrate.demonstrate)
 app.command("bench")(benchmark.benchmark)
+app.command("serve")(serving.serve)
 app.command("learn")(learning.learn)
 app.command("replay")(learning.replay)
 app.add_typer(logs.log_commands, name="log")
+app.add_typer(serving.key_commands, name="keys")
 
 
 @app.callback(invoke_without_command=True)

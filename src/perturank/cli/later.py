@@ -19,6 +19,7 @@ __all__ = [
     "demo",
     "exporting",
     "figures",
+    "keys",
     "metrics",
     "opening",
     "replaying",
@@ -26,6 +27,7 @@ __all__ = [
     "simulation",
     "snapshots",
     "spec",
+    "starting",
     "storage",
     "verifying",
 ]
@@ -48,7 +50,7 @@ class Later:
 
 if TYPE_CHECKING:
     from perturank import bench, catalogue, clicks, datasets, demo, figures, metrics, simulation, storage
-    from perturank.service import exporting, replaying, running, snapshots, spec, verifying
+    from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
     from perturank.service.log import opening
 else:
     bench, catalogue, clicks, datasets, demo, figures, metrics, simulation, storage = (
@@ -65,7 +67,17 @@ else:
             "storage",
         )
     )
-    exporting, replaying, running, snapshots, spec, verifying, opening = (
+    exporting, keys, replaying, running, snapshots, spec, starting, verifying, opening = (
         Later(f"perturank.service.{name}", "service")
-        for name in ("exporting", "replaying", "running", "snapshots", "spec", "verifying", "log.opening")
+        for name in (
+            "exporting",
+            "keys",
+            "replaying",
+            "running",
+            "snapshots",
+            "spec",
+            "starting",
+            "verifying",
+            "log.opening",
+        )
     )

@@ -43,8 +43,8 @@ def full_gradient(history: History, theta: Scorer, theta_0: Scorer | None, targe
     activities, shape = jax.tree.flatten(
         jax.eval_shape(scoring.forward, theta, history.documents[:DOCUMENT_BLOCK])[1],
     )
-    kept = shape.unflatten(
-        jnp.full((capacity // DOCUMENT_BLOCK, *a.shape), layer, a.dtype) for layer, a in enumerate(activities)
+    kept = jax.tree.unflatten(
+        shape, [jnp.full((capacity // DOCUMENT_BLOCK, *a.shape), layer, a.dtype) for layer, a in enumerate(activities)]
     )
     scores, kept = lax.fori_loop(0, n_blocks, forward, (jnp.zeros((capacity, targets.shape[1])), kept))
 

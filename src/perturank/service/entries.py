@@ -33,6 +33,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     log_propensity: float | None
     packed: bytes  # features, prior and memo: see packing.py
     source: str | None = None
+    ours: list[str] | None = None  # what we would have shown, where the caller showed its own order
 
 
 class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -48,6 +48,7 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "ranking": shown.ids,
         "propensity": None if shown.log_propensity is None else math.exp(shown.log_propensity),
         "source": shown.source,
+        **({} if shown.ours is None else {"ours": shown.ours}),
     }
     if with_features:
         features, prior, _ = unpacked(shown.packed, None)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
+from perturank.service.changing import last_version
 from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.log import Log, Transaction
 from perturank.service.replaying import recalled
@@ -103,7 +104,7 @@ class Learner:
             self._check_epoch(transaction)
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
                 return
-            version = _last_version(transaction, state.model) + 1
+            version = last_version(transaction, state.model) + 1
             about = {"model": state.model, "version": version, "learned": state.learned}
             content = snapshots.version_bytes(state.ranker, **about)
             published = Snapshot(
@@ -140,11 +141,6 @@ class Learner:
     def _check_epoch(self, transaction: Transaction) -> None:
         if transaction.remembered(EPOCH) != self.epoch:
             raise Superseded("another learner has taken over this log", "one is enough: this one ends")
-
-
-def _last_version(transaction: Transaction, model: str) -> int:
-    newest = transaction.newest(model, Snapshot)
-    return newest.entry.version if newest is not None and isinstance(newest.entry, Snapshot) else 0
 
 
 def _is_after(record: Record | None, position: int) -> bool:

@@ -77,6 +77,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         settings = published(ranker).settings.parsed(changes)
         return cls(n_features=1, ranker=ranker, settings=settings.as_dict(), seed=seed)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether exploration is held back at all."""
+        return self.exploration != Exploration()
+
     def learns_like(self, other: Spec) -> bool:
         """Return whether what the other has learned can be kept."""
         return all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)

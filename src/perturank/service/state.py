@@ -108,8 +108,8 @@ class State:
         self.unpublished = True
 
     def _fits(self, completed: Completed) -> bool:
-        """Return whether it can be learned from: a list of the caller's own has no memo."""
-        if completed.shown.mode != "shadow" or self.instead is not None:
+        """Return whether it can be learned from: a list that the ranker has not drawn has no memo."""
+        if completed.shown.mode == "learn" or self.instead is not None:
             return True
         assert self.spec is not None
         assert self.ranker is not None

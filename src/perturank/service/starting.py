@@ -1,0 +1,87 @@
+"""`perturank serve`: one process that answers, one child that learns, and both end together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from perturank.errors import BadInput
+from perturank.service.api.application import application
+from perturank.service.log.opening import open_log
+from perturank.service.service import Service
+from perturank.service.settings import ServeSettings
+
+SECONDS_TO_DRAIN = 10
+COMMAND = "from perturank.cli import main; main()"
+
+
+def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
+    settings = settings.checked()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
+        service = Service(log, settings)
+        config = uvicorn.Config(
+            application(service),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=SECONDS_TO_DRAIN,
+            server_header=False,
+        )
+        with _learner(settings):
+            say(welcome(f"http://{_address(listening)}"))
+            uvicorn.Server(config).run(sockets=[listening])
+        service.close()
+
+
+@contextmanager
+def _bound(settings: ServeSettings) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((settings.host, settings.port))
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            raise BadInput(f"cannot listen on {where}: {error.strerror}", "choose another --host or --port") from None
+        listening.listen(1024)
+        yield listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextmanager
+def _learner(settings: ServeSettings) -> Iterator[None]:
+    """Run a learner beside the block: started afresh, not forked, since JAX has threads; it ends with us."""
+    if settings.learner == "none":
+        yield
+        return
+    command = [sys.executable, "-c", COMMAND, "learn", "--log", settings.log, "--with-parent"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(SECONDS_TO_DRAIN)
+        child.kill()
+        child.wait()
+
+
+def welcome(address: str) -> str:
+    """Return what is printed at the start: the address, and a request to try."""
+    body = '{"documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}]}'
+    return (
+        f"perturank serves at {address} (documentation: {address}/docs)\n"
+        f"try: curl {address}/v1/models/default/rank -H 'content-type: application/json' -d '{body}'"
+    )
