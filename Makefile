@@ -15,6 +15,7 @@ demo: $(READY)  ## run every ranker a few hundred rounds: a table and a figure i
 	$(BIN)/perturank demo
 
 test: check  ## run the checks and all tests
+	@scripts/make-postgres
 	$(BIN)/pytest -n $(WORKERS)
 
 check: $(READY)  ## lint, formatting, types, direction of imports

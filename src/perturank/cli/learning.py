@@ -31,7 +31,7 @@ def learn(
         learner = running.learn(opened, once=once, with_parent=with_parent)
     finally:
         opened.close()
-    if once:
+    if once and learner is not None:
         for name, state in learner.states.items():
             to_programs({"model": name, "version": state.version, "learned": state.learned})
 

@@ -24,6 +24,7 @@ class Report:
     checked: int = 0
     differs: int | None = None
     newest: Snapshot | None = None
+    at_newest: Ranker | None = None  # batches may follow a version that is not published yet
 
     @property
     def ranker(self) -> Ranker:
@@ -86,7 +87,7 @@ def _compare(report: Report, published: Snapshot) -> None:
     if state.ranker is None or state.instead is not None or published.generation != state.generation:
         return
     report.checked += 1
-    report.newest = published
+    report.newest, report.at_newest = published, state.ranker
     same = snapshots.digest(state.ranker) == published.digest and state.learned == published.learned
     if not same and report.differs is None:
         report.differs = published.version
@@ -94,15 +95,15 @@ def _compare(report: Report, published: Snapshot) -> None:
 
 def same_as_stored(log: Log, report: Report) -> bool:
     """Return whether the newest version's stored bytes hold the rebuilt arrays, bit for bit."""
-    newest, state = report.newest, report.state
-    if newest is None or state.ranker is None or state.unpublished:
-        return newest is None
-    name = snapshots.version_name(state.model, newest.version)
+    newest, rebuilt_then = report.newest, report.at_newest
+    if newest is None or rebuilt_then is None:
+        return True
+    name = snapshots.version_name(report.state.model, newest.version)
     content = log.stored(name)
     if content is None:
         return False
     stored = storage.unpacked(content, name)[0]
-    mine = storage.unpacked(snapshots.version_bytes(state.ranker), "the rebuilt ranker")[0]
+    mine = storage.unpacked(snapshots.version_bytes(rebuilt_then), "the rebuilt ranker")[0]
     return stored.keys() == mine.keys() and all(
         mine[key].dtype == stored[key].dtype
         and mine[key].shape == stored[key].shape

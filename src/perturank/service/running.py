@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import threading
 from types import FrameType
 
-from perturank.service.learner import Learner
+from perturank.errors import BadInput
+from perturank.service.learner import Learner, Superseded
 from perturank.service.log import Log
+from perturank.service.refusals import NotReady
 
+SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_IDLE = 0.1  # between two looks at a log in which nothing happens
+
+lines = logging.getLogger("perturank.service")
 
 
 class Stop:
@@ -30,11 +36,26 @@ class Stop:
         return self._event.wait(seconds)
 
 
-def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner:
+def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner | None:
     """Learn from the log as it grows; `once`: until there is nothing more to learn."""
     if with_parent:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = Stop()
+    while not stop.wait(0):
+        try:
+            if log.try_to_lead():
+                return _led(log, stop, once)
+            if once:
+                raise BadInput("another learner is at work on this log", "it learns all there is")
+        except (NotReady, Superseded) as error:
+            if once:
+                raise
+            lines.warning("the learner begins again: %s", error)
+        stop.wait(SECONDS_TO_TRY_AGAIN)
+    return None
+
+
+def _led(log: Log, stop: Stop, once: bool) -> Learner:
     learner = Learner(log)
     while not stop.wait(0):
         if learner.step() == 0 and (once or stop.wait(SECONDS_IDLE)):

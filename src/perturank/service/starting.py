@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import socket
 import subprocess
 import sys
@@ -37,8 +38,20 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
         )
         with _learner(settings):
             say(welcome(f"http://{_address(listening)}"))
-            uvicorn.Server(config).run(sockets=[listening])
+            with _quiet_end():
+                uvicorn.Server(config).run(sockets=[listening])
         service.close()
+
+
+@contextmanager
+def _quiet_end() -> Iterator[None]:
+    """Let the signal that stopped the server be the end of it: uvicorn raises it once more when it has drained."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -59,6 +59,9 @@ class Log(Protocol):
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
 
+    def try_to_lead(self) -> bool:
+        """Return whether this process may learn: one at a time may, until it ends or loses its connection."""
+
     def size(self) -> int:
         """Return the bytes that the log takes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
@@ -9,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Entry, Record, decoded, encoded
@@ -40,6 +41,7 @@ class SqliteLog:
         if not create and not path.exists():
             raise BadInput(f"there is no log {path}", "check the path, or start one with `perturank serve`")
         self.path = path
+        self._lead: IO[str] | None = None
         self._mine = threading.local()
         self._connections: list[sqlite3.Connection] = []
         try:
@@ -116,13 +118,28 @@ class SqliteLog:
         query = "SELECT name FROM blobs WHERE substr(name, 1, ?) = ? ORDER BY name"
         return [row[0] for row in self._connection().execute(query, (len(prefix), prefix))]
 
+    def try_to_lead(self) -> bool:
+        """Return whether this process holds the lock file beside the log; it is free when the holder is gone."""
+        if self._lead is None:
+            file = self.path.with_name(self.path.name + "-learner").open("a")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                return False
+            self._lead = file
+        return True
+
     def size(self) -> int:
         """Return the bytes of the file and of what is not yet merged into it."""
         files = (self.path, self.path.with_name(self.path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and let another learner lead."""
+        if self._lead is not None:
+            self._lead.close()
+            self._lead = None
         while self._connections:
             self._connections.pop().close()
         self._mine = threading.local()
