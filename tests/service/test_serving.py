@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from database import Database
 from service_small import rows
 from serving import SPEC, Serving, run
 
@@ -119,3 +120,31 @@ def test_settings_are_shown_and_an_open_address_needs_keys(tmp_path: Path) -> No
     assert key.startswith("pr_")
     assert key not in (tmp_path / "keys").read_text()
     assert json.loads(run("keys", "list", "--keys", str(tmp_path / "keys")).stdout)["scopes"] == ["admin"]
+
+
+@pytest.mark.kill
+def test_on_postgres_another_learner_takes_over_and_nothing_is_lost(tmp_path: Path, database: Database) -> None:
+    url = database.fresh()
+    trees = [Serving(folder, url) for folder in (tmp_path / "one", tmp_path / "two") if folder.mkdir() is None]
+    with trees[0].client(retries=30) as client:
+        client.put_model("m", **SPEC)
+    for tree in trees:
+        tree.ready()
+    loads = [Load(tree) for tree in trees]
+    for load in loads:
+        load.start()
+    with trees[1].client(retries=30) as client:
+        trees[1].until(lambda: client.model("m")["version"] > 0)
+        trees[0].kill()  # with the first learner, which most likely leads
+        version = client.model("m")["version"]
+        trees[1].until(lambda: client.model("m")["version"] > version)
+    assert trees[1].stop() == 0
+    for load in loads:
+        load.join(30)
+    feedback = [each for each in exported(url) if each["kind"] == "feedback"]
+    names = [str(each["impression"]) for each in feedback]
+    assert len(set(names)) == len(names)
+    assert {name for load in loads for name in load.acknowledged} <= set(names)
+    run("learn", "--log", url, "--once")
+    said = json.loads(run("replay", "--log", url, "--model", "m", "--verify").stdout)
+    assert (said["same_bits"], said["learned"]) == (True, len(names))

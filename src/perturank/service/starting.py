@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
 
 from perturank.errors import BadInput
 from perturank.service.api.application import application
-from perturank.service.log.opening import open_log
+from perturank.service.log.opening import SQLITE, open_log
+from perturank.service.log.wal import n_unfinished_bytes
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 
@@ -27,6 +29,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
     settings = settings.checked()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    _report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service = Service(log, settings)
         config = uvicorn.Config(
@@ -41,6 +44,15 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             with _quiet_end():
                 uvicorn.Server(config).run(sockets=[listening])
         service.close()
+
+
+def _report_unfinished(log: str) -> None:
+    """Say so where the last run ended in the middle of a transaction."""
+    n = n_unfinished_bytes(Path(log.removeprefix(SQLITE))) if log.startswith(SQLITE) else 0
+    if n:
+        logging.getLogger("perturank.service").warning(
+            "the log ends inside a transaction: %d bytes are dropped, everything before them is whole", n
+        )
 
 
 @contextmanager
