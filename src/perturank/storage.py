@@ -11,7 +11,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as from_bytes
@@ -79,7 +78,7 @@ def filled(blank: Ranker, arrays: Mapping[str, np.ndarray], path: str | Path) ->
     missing = [name for name in (jax.tree_util.keystr(p) for p, _ in leaves) if name not in arrays]
     if missing:
         raise BadInput(f"{path} lacks the array {missing[0]}", "it was written by another version; learn it again")
-    loaded = [jnp.asarray(arrays[jax.tree_util.keystr(p)]) for p, _ in leaves]
+    loaded = [jax.device_put(arrays[jax.tree_util.keystr(p)]) for p, _ in leaves]
     ranker: Ranker = eqx.combine(jax.tree_util.tree_unflatten(shape, loaded), static)
     return ranker
 

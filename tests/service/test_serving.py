@@ -125,7 +125,9 @@ def test_settings_are_shown_and_an_open_address_needs_keys(tmp_path: Path) -> No
 @pytest.mark.kill
 def test_on_postgres_another_learner_takes_over_and_nothing_is_lost(tmp_path: Path, database: Database) -> None:
     url = database.fresh()
-    trees = [Serving(folder, url) for folder in (tmp_path / "one", tmp_path / "two") if folder.mkdir() is None]
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    trees = [Serving(tmp_path / name, url) for name in ("one", "two")]
     with trees[0].client(retries=30) as client:
         client.put_model("m", **SPEC)
     for tree in trees:

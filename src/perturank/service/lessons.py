@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -22,6 +21,7 @@ from perturank.service.tracking import Completed
 from perturank.simulation import LEARNING, streams
 
 AT_ONCE = 64  # impressions to a compiled call; fewer are padded
+LEAST_ROOM = 1000  # impressions
 
 
 class Memo(NamedTuple):
@@ -68,9 +68,35 @@ def after(
     for start in range(0, len(completed), AT_ONCE):
         chunk = completed[start : start + AT_ONCE]
         lists = _stacked(chunk, memo if own else None, ranker.n_features, places)
-        roomy = ranker.with_room(len(chunk), places)
-        ranker = _loop(roomy, lists, key, np.int32(learned + start), np.int32(len(chunk)), recalls)
+        ranker = roomy(ranker, len(chunk), learned + start, places)
+        ranker = _loop(ranker, lists, key, np.int32(learned + start), np.int32(len(chunk)), recalls)
     return ranker
+
+
+def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
+    """Return the ranker with room for n more; one that must grow doubles, since each growth compiles anew.
+
+    It depends on nothing but the log: spare room is part of a state.
+    """
+    if learned > 0 and shapes(ranker.with_room(n, places)) == shapes(ranker):
+        return ranker
+    return ranker.with_room(max(n, learned, LEAST_ROOM), places)
+
+
+def foreseen(ranker: Ranker, learned: int, places: int) -> Ranker:
+    """Return the ranker in the shape that it will have when it has learned half as much again."""
+    return roomy(ranker, max(AT_ONCE, learned // 2), learned, places)
+
+
+def prepare(ranker: Ranker, seed: int, places: int) -> None:
+    """Compile the learning of a ranker of this shape, by learning nothing."""
+    lists = _stacked([], Memo.of(ranker, places), ranker.n_features, places)
+    _loop(ranker, lists, streams(seed)[LEARNING], np.int32(0), np.int32(0), False)
+
+
+def shapes(ranker: Ranker) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of all arrays inside: they decide which program learns."""
+    return tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
 
 
 @eqx.filter_jit
@@ -105,6 +131,7 @@ def _stacked(chunk: Sequence[Completed], memo: Memo | None, n_features: int, pla
         clicks[i, :n] = [document in each.clicks for document in each.shown.ids]
         for leaf, value in zip(leaves, recalled, strict=True):
             leaf[i] = value
-    shown = Query(jnp.asarray(features), jnp.asarray(mask), jnp.asarray(ids), jnp.asarray(prior))
-    memos = None if memo is None else jax.tree.unflatten(memo.tree, [jnp.asarray(leaf) for leaf in leaves])
-    return Interaction(shown, jnp.asarray(clicks), memos)
+    # Put on the device as they are: jnp.asarray would compile a program for every shape.
+    shown = Query(*jax.device_put((features, mask, ids, prior)))
+    memos = None if memo is None else jax.tree.unflatten(memo.tree, jax.device_put(leaves))
+    return Interaction(shown, jax.device_put(clicks), memos)

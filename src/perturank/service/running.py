@@ -10,6 +10,7 @@ import threading
 from types import FrameType
 
 from perturank.errors import BadInput
+from perturank.service.foresight import Foresight
 from perturank.service.learner import Learner, Superseded
 from perturank.service.log import Log
 from perturank.service.refusals import NotReady
@@ -56,8 +57,10 @@ def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner
 
 
 def _led(log: Log, stop: Stop, once: bool) -> Learner:
-    learner = Learner(log)
+    learner, foresight = Learner(log), Foresight()
     while not stop.wait(0):
+        if not once:
+            foresight.look(learner)
         if learner.step() == 0 and (once or stop.wait(SECONDS_IDLE)):
             break
     learner.close()

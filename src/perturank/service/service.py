@@ -115,7 +115,8 @@ class Service:
     def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
         """Make or change a model; return whether its learning begins anew."""
         checked = spec.checked()
-        if checked.is_limited and not listing.has_propensity(checked.start(), checked.places):
+        start = checked.start()  # before it is in the log: what cannot be made must not get there
+        if checked.is_limited and not listing.has_propensity(start, checked.places):
             raise Refused(f"{spec.ranker} does not know the probability of its lists", "leave exploration unlimited")
         anew = self.committer.submit(
             lambda transaction: changing.put(transaction, model, checked, only_new=only_new)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
+import equinox as eqx
+import jax
 import msgspec
 
 from perturank.catalogue import published
@@ -17,6 +20,8 @@ from perturank.simulation import START, streams
 
 MOST_PLACES = 100
 MOST_FEATURES = 10_000
+MOST_LAYERS = 16
+MOST_BYTES = 1_000_000_000
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -59,6 +64,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             chosen = self.chosen_settings()
         except BadInput as error:
             raise Refused(str(error), "see `perturank rankers` for what there is") from None
+        _check_size(self, chosen)
         if self.features is not None:
             _check_features(self.features, self.n_features)
         return msgspec.structs.replace(self, settings=chosen.as_dict())
@@ -95,6 +101,18 @@ def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranke
 CAP_AMONG = 1000
 DECIDES_LEARNING = ("n_features", "ranker", "settings", "features", "places", "seed")
 Mode = Literal["learn", "exploit", "shadow"]
+
+
+def _check_size(spec: Spec, settings: Settings) -> None:
+    """Refuse a ranker that would not fit the machine, before it is made."""
+    lists = [value for value in settings.as_dict().values() if isinstance(value, list)]
+    if any(len(value) > MOST_LAYERS for value in lists):
+        raise Refused(f"a setting has more than {MOST_LAYERS} numbers", "use fewer layers")
+    entry = published(spec.ranker)
+    shape = eqx.filter_eval_shape(lambda key: entry.start(settings, spec.n_features, key), jax.random.key(0))
+    n_bytes = sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shape) if hasattr(leaf, "shape"))
+    if n_bytes > MOST_BYTES:
+        raise Refused(f"the ranker would take {n_bytes / 1e9:.1f} GB", "use fewer or narrower layers, or fewer rankers")
 
 
 def _check_features(features: tuple[Feature, ...], n_features: int) -> None:

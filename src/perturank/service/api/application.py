@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from perturank.service.api.gate import Endpoint, Gate, problem
+from perturank.service.api.gate import Endpoint, Gate, lines, problem
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
@@ -74,10 +74,13 @@ async def _look(service: Service) -> None:
     """Take in what is new several times a second, and close windows now and then."""
     n = 0
     while True:
-        await anyio.to_thread.run_sync(service.refresh)
         n += 1
-        if n % LOOKS_TO_A_CLOSING == 0:
-            await anyio.to_thread.run_sync(service.close_windows)
+        try:
+            await anyio.to_thread.run_sync(service.refresh)
+            if n % LOOKS_TO_A_CLOSING == 0:
+                await anyio.to_thread.run_sync(service.close_windows)
+        except Exception as error:  # a database that is away for a moment must not stop the looking
+            lines.warning("the log cannot be read: %s", error)
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 

@@ -29,6 +29,7 @@ CREATE TABLE log (
 );
 CREATE INDEX by_impression ON log (impression) WHERE impression IS NOT NULL;
 CREATE INDEX rare ON log (model, kind, position) WHERE kind NOT IN {FREQUENT};
+CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 """
 COLUMNS = "position, at, model, impression, body"
@@ -105,7 +106,9 @@ class SqliteLog:
 
     def rare(self, after: int = 0) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
-        query = f"SELECT {COLUMNS} FROM log WHERE position > ? AND kind NOT IN {FREQUENT} ORDER BY position"
+        # Without the hint SQLite walks through all impressions.
+        where = f"position > ? AND kind NOT IN {FREQUENT}"
+        query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
         return [_record(row) for row in self._connection().execute(query, (after,))]
 
     def stored(self, name: str) -> bytes | None:
