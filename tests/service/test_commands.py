@@ -1,16 +1,17 @@
-"""`perturank learn`, `replay` and `log` as processes."""
+"""`perturank learn`, `replay` and `log`."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from service_small import created, lived, spec
+from serving import run as as_process
+from typer.testing import CliRunner, Result
 
 from perturank import storage
+from perturank.cli import app
 from perturank.service import snapshots
 from perturank.service.log.sqlite import SqliteLog
 
@@ -23,19 +24,18 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     lived(log, spec(), 4, model="default")
     log.close()
     url = f"sqlite:///{path}"
-    done = run("learn", "--log", url, "--once")
+    done = as_process("learn", "--log", url, "--once")
     assert json.loads(done.stdout) == {"model": "default", "version": 1, "learned": 4}, done.stderr
     return url
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from perturank.cli import main; main()", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
 
 
 def test_a_replay_in_another_process_meets_the_same_bits(url: str, tmp_path: Path) -> None:
     out = tmp_path / "ranker.safetensors"
-    done = run("replay", "--log", url, "--model", "default", "--verify", "--out", str(out))
+    done = as_process("replay", "--log", url, "--model", "default", "--verify", "--out", str(out))
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["versions_compared"], said["same_bits"], said["learned"]) == (1, True, 4)
@@ -50,9 +50,9 @@ def test_a_model_that_is_not_what_the_log_says_is_told_by_the_exit_code(url: str
         transaction.store(snapshots.version_name("default", 1), snapshots.version_bytes(spec().start()))
     log.close()
     done = run("replay", "--log", f"sqlite:///{path}", "--verify")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "is not what the log makes of the model" in done.stderr
-    assert run("log", "verify", "--log", f"sqlite:///{path}").returncode == 1
+    assert run("log", "verify", "--log", f"sqlite:///{path}").exit_code == 1
 
 
 def test_what_another_ranker_would_have_learned(url: str) -> None:
@@ -77,5 +77,5 @@ def test_mistakes_are_one_line(url: str, tmp_path: Path) -> None:
         ("replay", "--log", url, "--set", "a=1"),
     ):
         done = run(*words)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert done.stderr.startswith("error: ")

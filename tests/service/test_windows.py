@@ -6,7 +6,7 @@ from perturank.service.entries import Closed
 from perturank.service.log import Log
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.windows import Windows
+from perturank.service.windows import GRAIN, Windows
 
 
 class Clock:
@@ -17,43 +17,47 @@ class Clock:
         return self.now
 
 
-def test_a_window_is_over_its_length_after_the_log_ended_there() -> None:
+def test_a_window_is_over_its_length_after_the_impression_and_is_said_once() -> None:
     clock = Clock()
     windows = Windows(clock)
-    windows.note(5)
+    windows.note("m", 5)
     clock.now += 9
-    windows.note(8)
+    windows.note("m", 8)
     assert windows.due("m", 10) is None
-    clock.now += 1
+    clock.now += 1 + GRAIN
     assert windows.due("m", 10) == 5
-    assert windows.due("m", 10) is None  # it was said
-    assert windows.due("n", 10) == 5
+    assert windows.due("m", 10) is None
+    assert windows.due("n", 10) is None
     clock.now += 100
     assert windows.due("m", 10) == 8
+    assert windows.due("m", 10) is None
 
 
-def test_what_no_window_needs_is_forgotten() -> None:
+def test_impressions_close_together_are_remembered_as_one() -> None:
     clock = Clock()
     windows = Windows(clock)
-    for tail in range(1, 50):
-        windows.note(tail)
-        clock.now += 1
-    windows.forget(10)
-    assert len(windows._ends) <= 12
-    assert windows.due("m", 10) == 40
+    for position in range(1000):
+        windows.note("m", position)
+        clock.now += 0.01
+    assert len(windows._made["m"]) <= 11
+    clock.now += 10
+    assert windows.due("m", 10 + GRAIN) is not None
+    clock.now += 100
+    assert windows.due("m", 10) == 999
 
 
 def test_the_service_closes_windows_in_the_log(log: Log) -> None:
     position = created(log, window=10.0)
     shown(log)
-    service = Service(log, ServeSettings())
-    clock = Clock()
+    service, clock = Service(log, ServeSettings()), Clock()
     service.windows = Windows(clock)
-    service.refresh()
+    service.windows.note("m", 2)
     service.close_windows()
-    clock.now += 11
-    service.close_windows()
-    service.close_windows()
-    assert [record.entry for record in log.rare(after=position)] == [Closed(2)]
+    clock.now += 12
+    for _ in range(3):
+        service.close_windows()
+        service.refresh()
+        clock.now += 100
+    assert [record.entry for record in log.rare(after=position)] == [Closed(2)]  # nothing is closed twice
     assert service.host.get("m").spec == spec(window=10.0)
     service.close()

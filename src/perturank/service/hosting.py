@@ -71,6 +71,9 @@ class Host:
             case Pinned(version=version) if held is not None:
                 self._models[record.model] = replace(held, pinned=version)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._models
+
     def get(self, name: str) -> Hosted:
         """Return a model; an unknown one is refused."""
         held = self._models.get(name)

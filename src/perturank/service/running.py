@@ -12,11 +12,12 @@ from types import FrameType
 from perturank.errors import BadInput
 from perturank.service.foresight import Foresight
 from perturank.service.learner import Learner, Superseded
+from perturank.service.lessons import AT_ONCE
 from perturank.service.log import Log
 from perturank.service.refusals import NotReady
 
 SECONDS_TO_TRY_AGAIN = 1.0
-SECONDS_IDLE = 0.1  # between two looks at a log in which nothing happens
+SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
 
 lines = logging.getLogger("perturank.service")
 
@@ -61,7 +62,8 @@ def _led(log: Log, stop: Stop, once: bool) -> Learner:
     while not stop.wait(0):
         if not once:
             foresight.look(learner)
-        if learner.step() == 0 and (once or stop.wait(SECONDS_IDLE)):
+        n = learner.step()
+        if (once and n == 0) or (not once and n < AT_ONCE and stop.wait(SECONDS_IDLE)):
             break
     learner.close()
     return learner

@@ -46,12 +46,13 @@ class Service:
         self.windows = Windows()
         self._tail = log.tail()
         self.refresh()
+        for held in self.host.all():  # what was shown before we started
+            self.windows.note(held.name, self._tail)
 
     def refresh(self) -> None:
-        """Take in what others wrote, and remember how far the log has come."""
+        """Take in what others wrote."""
         self.host.refresh()
         self._tail = self.log.tail()
-        self.windows.note(self._tail)
 
     def close_windows(self) -> None:
         """Write into the log which windows are over."""
@@ -59,12 +60,13 @@ class Service:
             position = self.windows.due(held.name, held.spec.window)
             if position is not None:
                 self.committer.submit(_closing(held.name, position)).result()
-        self.windows.forget(max((held.spec.window for held in self.host.all()), default=0.0))
 
     def model(self, name: str, n_features: int | None = None) -> Hosted:
         """Return a model; on loopback the first request makes the default one."""
+        if name not in self.host:
+            self.refresh()  # another process may have made it a moment ago
         if name == DEFAULT and n_features is not None and self.settings.is_loopback:
-            if DEFAULT not in {held.name for held in self.host.all()}:
+            if DEFAULT not in self.host:
                 self.put(DEFAULT, Spec(n_features=n_features), only_new=True)
         return self.host.get(name)
 
@@ -81,8 +83,6 @@ class Service:
     ) -> Future[Shown]:
         """Return the list to show, once its impression is durable."""
         top = held.spec.places if top is None else top
-        if top > held.spec.places:
-            raise Refused(f"top is {top}", f"the model's lists have at most {held.spec.places} places")
         drawn = listing.listed(held.ranker, held.spec, features, prior, top)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
         certain = [free == 1 for free in drawn.free] if mode == "learn" else [True] * len(rows)
@@ -102,7 +102,7 @@ class Service:
         shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
 
         def write(transaction: Transaction) -> Shown:
-            transaction.append(held.name, entry, name)
+            self.windows.note(held.name, transaction.append(held.name, entry, name))
             return shown
 
         return self.committer.submit(write)

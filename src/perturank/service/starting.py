@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,11 @@ from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 
 SECONDS_TO_DRAIN = 10
+SECONDS_BETWEEN_LOOKS = 0.1
+SECONDS_TO_START_AGAIN = 1.0
 COMMAND = "from perturank.cli import main; main()"
+
+lines = logging.getLogger("perturank.service")
 
 
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
@@ -50,9 +55,7 @@ def _report_unfinished(log: str) -> None:
     """Say so where the last run ended in the middle of a transaction."""
     n = n_unfinished_bytes(Path(log.removeprefix(SQLITE))) if log.startswith(SQLITE) else 0
     if n:
-        logging.getLogger("perturank.service").warning(
-            "the log ends inside a transaction: %d bytes are dropped, everything before them is whole", n
-        )
+        lines.warning("the log ends inside a transaction: %d bytes are dropped, everything before them is whole", n)
 
 
 @contextmanager
@@ -91,16 +94,36 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
     if settings.learner == "none":
         yield
         return
-    command = [sys.executable, "-c", COMMAND, "learn", "--log", settings.log, "--with-parent"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    stopping = threading.Event()
+    keeper = threading.Thread(target=_keep_learning, args=(settings.log, stopping), daemon=True)
+    keeper.start()
     try:
         yield
     finally:
-        child.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(SECONDS_TO_DRAIN)
-        child.kill()
-        child.wait()
+        stopping.set()
+        keeper.join()
+
+
+def _keep_learning(log: str, stopping: threading.Event) -> None:
+    """Start a learner, and another one when it dies."""
+    command = [sys.executable, "-c", COMMAND, "learn", "--log", log, "--with-parent"]
+    while not stopping.is_set():
+        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+        while child.poll() is None and not stopping.wait(SECONDS_BETWEEN_LOOKS):
+            pass
+        if stopping.is_set():
+            _ended(child)
+        else:
+            lines.warning("the learner ended with code %d; another one starts", child.returncode)
+            stopping.wait(SECONDS_TO_START_AGAIN)
+
+
+def _ended(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(SECONDS_TO_DRAIN)
+    child.kill()
+    child.wait()
 
 
 def welcome(address: str) -> str:

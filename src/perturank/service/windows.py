@@ -6,34 +6,30 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+GRAIN = 1.0  # seconds; impressions this close together close together, with the last of them
+
 
 class Windows:
-    """Remembers where the log ended when; a window's length later, all up to there is closed.
+    """Remembers when each model's impressions were made; a window's length later, all up to there is closed.
 
     After a restart every window begins again, so that one closes late rather than early.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._ends: deque[tuple[float, int]] = deque()
-        self._closed: dict[str, int] = {}
+        self._made: dict[str, deque[tuple[float, int]]] = {}
 
-    def note(self, tail: int) -> None:
-        """Remember that the log ends here now."""
-        if not self._ends or self._ends[-1][1] < tail:
-            self._ends.append((self._clock(), tail))
+    def note(self, model: str, position: int) -> None:
+        """Remember that an impression of the model is at this position."""
+        made, now = self._made.setdefault(model, deque()), self._clock()
+        if made and now <= made[-1][0]:
+            made[-1] = (made[-1][0], max(position, made[-1][1]))
+        else:
+            made.append((now + GRAIN, position))
 
     def due(self, model: str, window: float) -> int | None:
-        """Return the position up to which this model's windows are over, if that has not been said before."""
-        now = self._clock()
-        over = [tail for at, tail in self._ends if at + window <= now]
-        if not over or over[-1] <= self._closed.get(model, 0):
-            return None
-        self._closed[model] = over[-1]
-        return over[-1]
-
-    def forget(self, longest: float) -> None:
-        """Forget what is older than the longest window needs; the newest that is over stays."""
-        now = self._clock()
-        while len(self._ends) > 1 and self._ends[1][0] + longest <= now:
-            self._ends.popleft()
+        """Return the position up to which the model's windows are over, once."""
+        made, now, found = self._made.get(model, deque()), self._clock(), None
+        while made and made[0][0] + window <= now:
+            found = made.popleft()[1]
+        return found

@@ -11,6 +11,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked, is_binary
 from perturank.service.api.requests import (
     Explain,
@@ -33,6 +34,8 @@ from perturank.service.reading import of_bytes, of_documents
 from perturank.service.refusals import Refused, TooLarge
 from perturank.service.service import Service, Shown
 
+Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
+
 
 class Lists:
     """Rank, feedback, explain."""
@@ -43,13 +46,14 @@ class Lists:
     async def rank(self, request: Request) -> Response:
         """Answer with a list to show."""
         asks = asked(request, RawRank) if is_binary(request) else asked(request, Rank)
-        return answered(request, await self._ranked(request.path_params["model"], asks))
+        return answered(request, await self._ranked(await self._parsed(request.path_params["model"], asks)))
 
     async def rank_batch(self, request: Request) -> Response:
         """Answer with several lists."""
         batch = self._within(asked(request, RankBatch).requests)
-        answers = [await self._ranked(request.path_params["model"], asks) for asks in batch]
-        return answered(request, Rankings(answers))
+        parsed = [await self._parsed(request.path_params["model"], asks) for asks in batch]  # all, before one is drawn
+        answers = await asyncio.gather(*[self._ranked(each) for each in parsed])
+        return answered(request, Rankings(list(answers)))
 
     async def feedback(self, request: Request) -> Response:
         """Record clicks; answered when they are durable."""
@@ -66,14 +70,14 @@ class Lists:
     async def explain(self, request: Request) -> Response:
         """Say why each document stands where the best estimate has it."""
         asks = asked(request, Explain)
-        held = self._service.host.get(request.path_params["model"])
+        held = await hosted(self._service, request.path_params["model"])
         features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
         ids = [each.id for each in asks.documents]
         found = await anyio.to_thread.run_sync(explained, held.ranker, ids, features, prior, held.spec.places)
         return answered(request, {"model": held.name, "version": held.version} | found)
 
-    async def _ranked(self, model: str, asks: Rank | RawRank) -> Ranking:
-        held = await self._model(model, asks)
+    async def _parsed(self, model: str, asks: Rank | RawRank) -> Parsed:
+        held = await hosted(self._service, model, _n_features(asks))
         most = self._service.settings.documents
         if isinstance(asks, RawRank):
             ids = asks.ids
@@ -81,7 +85,12 @@ class Lists:
         else:
             features, prior = of_documents(asks.documents, held.spec, most)
             ids = [each.id for each in asks.documents]
-        shown = await self._drawn(held, ids, features, prior, asks)
+        if asks.top is not None and asks.top > held.spec.places:
+            raise Refused(f"top is {asks.top}", f"the model's lists have at most {held.spec.places} places")
+        return held, ids, features, prior, asks
+
+    async def _ranked(self, parsed: Parsed) -> Ranking:
+        shown = await self._drawn(*parsed)
         documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
         return Ranking(shown.impression, documents, shown.propensity, shown.version)
 
@@ -98,15 +107,8 @@ class Lists:
         self._service.host.compiled.add((held.name, held.generation, length))
         return await asyncio.wrap_future(future)
 
-    async def _model(self, model: str, asks: Rank | RawRank) -> Hosted:
-        try:
-            return self._service.host.get(model)
-        except Refused:
-            n_features = _n_features(asks)
-            return await anyio.to_thread.run_sync(self._service.model, model, n_features)
-
     async def _given(self, model: str, said: Feedback) -> Given:
-        self._service.host.get(model)
+        await hosted(self._service, model)
         status = await asyncio.wrap_future(self._service.feedback(model, said.impression, said.clicks, said.final))
         self._meter.feedback.labels(model, status).inc()
         return Given(status)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service import snapshots
+from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked
 from perturank.service.api.requests import Pin
 from perturank.service.hosting import Hosted
@@ -32,7 +33,7 @@ class Models:
 
     async def get(self, request: Request) -> Response:
         """Answer with one model."""
-        return answered(request, described(self._service.host.get(request.path_params["model"])))
+        return answered(request, described(await hosted(self._service, request.path_params["model"])))
 
     async def put(self, request: Request) -> Response:
         """Make or change a model."""
@@ -47,7 +48,7 @@ class Models:
 
     async def versions(self, request: Request) -> Response:
         """Answer with the model's versions, newest first."""
-        held = self._service.host.get(request.path_params["model"])
+        held = await hosted(self._service, request.path_params["model"])
         stored = set(await run(snapshots.versions, self._service.log, held.name))
         about = [
             {
