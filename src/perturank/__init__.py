@@ -11,16 +11,32 @@ from perturank.errors import BadInput
 
 if TYPE_CHECKING:
     from perturank.catalogue import make
+    from perturank.client import AsyncClient, Client
     from perturank.core import Interaction, Query, Ranker, Ranking
     from perturank.datasets import Dataset
     from perturank.storage import load, save
 
-__all__ = ["BadInput", "Dataset", "Interaction", "Query", "Ranker", "Ranking", "__version__", "load", "make", "save"]
+__all__ = [
+    "AsyncClient",
+    "BadInput",
+    "Client",
+    "Dataset",
+    "Interaction",
+    "Query",
+    "Ranker",
+    "Ranking",
+    "__version__",
+    "load",
+    "make",
+    "save",
+]
 
 machine.pin_threads(machine.n_threads())
 
 # Imported when first used: JAX takes a second to load, and `perturank --help` does not need it.
 _HOMES = {
+    "AsyncClient": "client",
+    "Client": "client",
     "make": "catalogue",
     "Interaction": "core",
     "Query": "core",

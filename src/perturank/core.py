@@ -22,6 +22,7 @@ Array = jax.Array
 Key = jax.Array
 
 SMALLEST_BUCKET = 16
+BEHIND_ALL = 2**31 - 1
 
 
 def bucket(n: int) -> int:
@@ -29,17 +30,63 @@ def bucket(n: int) -> int:
     return max(SMALLEST_BUCKET, 1 << (n - 1).bit_length())
 
 
+def identities(rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Return 64-bit hashes of the documents' content, features [n, d] and prior [n], as words [n, 2]."""
+    content = np.ascontiguousarray(np.column_stack([rows, prior]) + np.float32(0))  # -0.0 is 0.0
+    digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in content)
+    return np.frombuffer(digests, np.uint32).reshape(-1, 2)
+
+
+class Limits(eqx.Module):
+    """How far a list may stray from the best estimate; standing [V] is each document's place there, from 0.
+
+    So many top places are protected; elsewhere no document moves more than `displacement` places.
+    Where `explores` is false the list is the best estimate itself, with the probabilities of one that explores.
+    """
+
+    standing: Array
+    protected: Array
+    displacement: Array
+    explores: Array
+
+    @classmethod
+    def of(cls, scores: Array, mask: Array, protected: Array, displacement: Array, explores: Array) -> Limits:
+        """Return the limits around the order of these scores [V]; ties stand as the documents were given."""
+        order = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)
+        standing = jnp.zeros(order.shape, jnp.int32).at[order].set(jnp.arange(order.shape[0], dtype=jnp.int32))
+        return cls(standing, protected, displacement, explores)
+
+    def within(self, candidates: Array, left: Array, r: Array) -> Array:
+        """Return which candidates [V] may stand at place r when these documents [V] are left.
+
+        A document no more than D places behind the best one left can end no more than D places from its own.
+        """
+        best = jnp.min(jnp.where(left, self.standing, BEHIND_ALL))
+        reach = jnp.where(r < self.protected, 0, self.displacement)
+        near = candidates & (self.standing - best <= reach)
+        # Rounding can put a document before one that certainly precedes it; then the best candidate stands there.
+        least = jnp.min(jnp.where(candidates, self.standing, BEHIND_ALL))
+        return jnp.where(jnp.any(near), near, candidates & (self.standing == least))
+
+    def pick(self, candidates: Array, explored: Array) -> Array:
+        """Return the explored pick, or the best of the candidates."""
+        best = jnp.argmin(jnp.where(candidates, self.standing, BEHIND_ALL))
+        return jnp.where(self.explores, explored, best)
+
+
 class Query(eqx.Module):
     """Candidate documents of one query, padded: features [V, d], mask [V], ids [V, 2], prior [V].
 
     Rows with equal ids must have equal features and prior: repeated pairs are learned as one
-    weighted pair. `prior` holds the scores of the order in use today (zeros: none).
+    weighted pair. `prior` holds the scores of the order in use today (zeros: none). `limits` hold
+    exploration back.
     """
 
     features: Array
     mask: Array
     ids: Array
     prior: Array
+    limits: Limits | None = None
 
     @classmethod
     def of(cls, features: ArrayLike, *, prior: ArrayLike | None = None, ids: ArrayLike | None = None) -> Query:
@@ -56,7 +103,7 @@ class Query(eqx.Module):
         scores = np.zeros(n, np.float32) if prior is None else _finite(prior, "prior", 1)
         if scores.shape != (n,):
             raise BadInput(f"prior has {scores.size} scores for {n} documents", "give one score per document")
-        names = _identities(rows, scores) if ids is None else _as_ids(ids, n)
+        names = identities(rows, scores) if ids is None else _as_ids(ids, n)
         pad = bucket(n) - n
         return cls(
             jnp.asarray(np.pad(rows, ((0, pad), (0, 0)))),
@@ -89,16 +136,21 @@ class Query(eqx.Module):
 class Ranking(eqx.Module):
     """A shown list: order [k] of row numbers, of which the first n are real.
 
-    free[r] says how many documents could have stood at place r (1: certain); log_propensity is
-    the exact log-probability of the list, None where the algorithm defines none; memo is what
-    `learn` needs back when the clicks come.
+    free[r] says how many documents could have stood at place r (1: certain); log_p [k] is the exact
+    log-probability of each place given those above it, None where the algorithm defines none; memo
+    is what `learn` needs back when the clicks come.
     """
 
     order: Array
     free: Array
     n: Array
-    log_propensity: Array | None
+    log_p: Array | None
     memo: Any
+
+    @property
+    def log_propensity(self) -> Array | None:
+        """The log-probability of the whole list."""
+        return None if self.log_p is None else jnp.sum(self.log_p, axis=-1)
 
     @property
     def documents(self) -> np.ndarray:
@@ -183,13 +235,6 @@ def _finite(values: ArrayLike, name: str, ndim: int) -> np.ndarray:
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise BadInput(f"{name}{list(where)} is {array[where]}", "replace it by a finite number")
     return array
-
-
-def _identities(rows: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Return 64-bit hashes of the rows' content as [n, 2] words."""
-    content = np.ascontiguousarray(np.column_stack([rows, prior]) + np.float32(0))  # -0.0 is 0.0
-    digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in content)
-    return np.frombuffer(digests, np.uint32).reshape(-1, 2)
 
 
 def _as_ids(ids: ArrayLike, n: int) -> np.ndarray:

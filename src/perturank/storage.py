@@ -12,9 +12,9 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from perturank.__about__ import __version__
@@ -69,19 +69,41 @@ def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: 
         raise BadInput(f"{path} does not say its {lacking[0]}", "use another copy of it")
     entry = published(header["ranker"])
     blank = entry.make(int(header["n_features"]), settings=entry.settings.changed(**header["settings"]))
+    return filled(blank, arrays, path)
+
+
+def filled(blank: Ranker, arrays: Mapping[str, np.ndarray], path: str | Path) -> Ranker:
+    """Return a ranker like `blank` with these arrays."""
     dynamic, static = eqx.partition(blank, eqx.is_array)
     leaves, shape = jax.tree_util.tree_flatten_with_path(dynamic)
     missing = [name for name in (jax.tree_util.keystr(p) for p, _ in leaves) if name not in arrays]
     if missing:
         raise BadInput(f"{path} lacks the array {missing[0]}", "it was written by another version; learn it again")
-    loaded = [jnp.asarray(arrays[jax.tree_util.keystr(p)]) for p, _ in leaves]
+    loaded = [jax.device_put(arrays[jax.tree_util.keystr(p)]) for p, _ in leaves]
     ranker: Ranker = eqx.combine(jax.tree_util.tree_unflatten(shape, loaded), static)
     return ranker
 
 
+def packed(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a file with these arrays and this header."""
+    return to_bytes({k: np.asarray(v, order="C") for k, v in arrays.items()}, {"perturank": json.dumps(header)})
+
+
+def unpacked(content: bytes, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays and the header of such bytes; `name` says where they came from."""
+    try:
+        arrays = from_bytes(content)
+        length = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+        header = json.loads(metadata.get("perturank", "null"))
+    except (SafetensorError, ValueError, AttributeError) as error:
+        raise BadInput(f"{name} is damaged or not a safetensors file ({error})", "use another copy of it") from None
+    return arrays, _checked(header, name)
+
+
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
     """Write arrays and header to one file, which appears whole or not at all."""
-    put(path, to_bytes({k: np.asarray(v, order="C") for k, v in arrays.items()}, {"perturank": json.dumps(header)}))
+    put(path, packed(arrays, header))
 
 
 def put(path: str | Path, content: bytes) -> None:
@@ -121,10 +143,15 @@ def read(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise BadInput(f"{path} does not exist", "check the path") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise BadInput(f"{path} is damaged or not a safetensors file ({error})", "use another copy of it") from None
+    return arrays, _checked(header, path)
+
+
+def _checked(header: Any, path: str | Path) -> dict[str, Any]:
+    """Return the header if it is one of ours."""
     if not isinstance(header, dict):
         raise BadInput(f"{path} was not written by perturank", "save a ranker with perturank.save")
     if header.get("format") != FORMAT:
         raise BadInput(
             f"{path} has format {header.get('format')}", f"this version reads format {FORMAT}; upgrade perturank"
         )
-    return arrays, header
+    return header

@@ -31,7 +31,8 @@ LIST = st.tuples(
 def shown(documents: list[int]) -> Query:
     """Return four documents; their number is their identity."""
     ids = np.stack([documents, np.ones(4)], 1).astype(np.uint32)
-    return Query(*(jnp.asarray(a) for a in (POOL[documents], np.ones(4, bool), ids, PRIORS[documents])))
+    features, mask, names, prior = map(jnp.asarray, (POOL[documents], np.ones(4, bool), ids, PRIORS[documents]))
+    return Query(features, mask, names, prior)
 
 
 def pairs_of(pairs: list[tuple[int, int, float]]) -> Pairs:

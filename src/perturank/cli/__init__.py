@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import benchmark, lists, reproduce, simulate
+from perturank.cli import benchmark, learning, lists, logs, reproduce, serving, simulate
 from perturank.errors import BadInput
 
 
@@ -62,6 +62,11 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(reproduce.redraw)
 app.command("merge")(reproduce.merge)
 app.command("bench")(benchmark.benchmark)
+app.command("serve")(serving.serve)
+app.command("learn")(learning.learn)
+app.command("replay")(learning.replay)
+app.add_typer(logs.log_commands, name="log")
+app.add_typer(serving.key_commands, name="keys")
 
 
 @app.callback(invoke_without_command=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from perturank.errors import BadInput
+
 __all__ = [
     "bench",
     "catalogue",
@@ -16,48 +18,64 @@ __all__ = [
     "cluster",
     "datasets",
     "experiments",
+    "exporting",
     "figures",
+    "keys",
     "local",
     "metrics",
+    "opening",
     "protocols",
+    "replaying",
     "report",
     "reproduction",
+    "running",
     "simulation",
+    "snapshots",
+    "spec",
+    "starting",
+    "storage",
     "store",
+    "verifying",
 ]
 
 
 class Later:
     """Stands for a module, and imports it at the first use of one of its names."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, extra: str = "") -> None:
+        self._name, self._extra = name, extra
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
+        try:
+            return getattr(importlib.import_module(self._name), attribute)
+        except ModuleNotFoundError as error:
+            if not self._extra or str(error.name).startswith("perturank"):
+                raise
+            raise BadInput(f"{error.name} is not installed", f"run: pip install 'perturank[{self._extra}]'") from None
 
 
 if TYPE_CHECKING:
     from perturank import bench, catalogue, clicks, datasets, experiments, figures, metrics, report, reproduction
     from perturank import simulation as simulation
+    from perturank import storage as storage
     from perturank.experiments import protocol as protocols
     from perturank.results import store
+    from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
+    from perturank.service.log import opening
     from perturank.sweeps import cluster, local
 else:
-    bench, catalogue, clicks, datasets, experiments, figures, metrics, report, reproduction, simulation = (
-        Later(f"perturank.{name}")
-        for name in (
-            "bench",
-            "catalogue",
-            "clicks",
-            "datasets",
-            "experiments",
-            "figures",
-            "metrics",
-            "report",
-            "reproduction",
-            "simulation",
-        )
+    bench, catalogue, clicks, datasets, experiments, figures = (
+        Later(f"perturank.{name}") for name in ("bench", "catalogue", "clicks", "datasets", "experiments", "figures")
+    )
+    metrics, report, reproduction, simulation, storage = (
+        Later(f"perturank.{name}") for name in ("metrics", "report", "reproduction", "simulation", "storage")
     )
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
     cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")
+    exporting, keys, replaying, running = (
+        Later(f"perturank.service.{name}", "service") for name in ("exporting", "keys", "replaying", "running")
+    )
+    snapshots, spec, starting, verifying = (
+        Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
+    )
+    opening = Later("perturank.service.log.opening", "service")

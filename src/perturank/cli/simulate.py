@@ -68,7 +68,7 @@ def simulate(
     perturank simulate --ranker p2linrank --set noise_std=0.1 --set l2=30 --evaluate-at 100,1000,5000 --json
     """
     machine.pin_threads(threads)
-    settings, at = _pairs(changes or []), _rounds(evaluate_at, rounds)
+    settings, at = named_values(changes or []), _rounds(evaluate_at, rounds)
     asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint)
     requests = [asked] if seeds == 1 else [_with_seed(asked, each) for each in range(seed, seed + seeds)]
     results: list[Result] = []
@@ -145,7 +145,8 @@ def _with_seed(request: Request, seed: int) -> Request:
     return replace(request, seed=seed, checkpoint=file and file.with_stem(f"{file.stem}-{seed}"))
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
+def named_values(texts: list[str]) -> dict[str, str]:
+    """Return what `--set name=value` said."""
     for text in texts:
         if not text.partition("=")[2]:
             raise BadInput(f"--set {text}", "write it as --set name=value")

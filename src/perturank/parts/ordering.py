@@ -10,21 +10,26 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from perturank.core import Array, Key, Ranking
+from perturank.core import Array, Key, Limits, Ranking
 from perturank.parts import draws
 
 
 class Shown(eqx.Module):
-    """order [k], free [k] (how many could have stood at each place), and the log-probability of the list."""
+    """order [k], free [k] (how many could have stood at each place), and the log-probability of each place [k]."""
 
     order: Array
     free: Array
-    log_propensity: Array | None
+    log_p: Array | None
+
+    @property
+    def log_propensity(self) -> Array | None:
+        """The log-probability of the whole list."""
+        return None if self.log_p is None else jnp.sum(self.log_p, axis=-1)
 
     def ranking(self, mask: Array, memo: Any = None) -> Ranking:
         """Return the ranking of a query with this mask."""
         n = jnp.minimum(jnp.sum(mask, dtype=jnp.int32), self.order.shape[0])
-        return Ranking(self.order, self.free, n, self.log_propensity, memo)
+        return Ranking(self.order, self.free, n, self.log_p, memo)
 
 
 def nth(chosen: Array, n: Array) -> Array:
@@ -52,12 +57,23 @@ def _uniform_pick(candidates: Array, lot: Array) -> tuple[Array, Array]:
     return nth(candidates, jnp.minimum((lot * n).astype(jnp.int32), n - 1)), n
 
 
+def _limited_pick(candidates: Array, left: Array, r: Array, lot: Array, limits: Limits | None) -> tuple[Array, Array]:
+    """Return one of the candidates that may stand at place r, and how many there were."""
+    if limits is None:
+        return _uniform_pick(candidates, lot)
+    candidates = limits.within(candidates, left, r)
+    pick, n = _uniform_pick(candidates, lot)
+    return limits.pick(candidates, pick), n
+
+
 def _padding(placed: Array) -> Array:
     """Return a row to fill a place with when no document is left: one not placed yet."""
     return jnp.argmin(placed)
 
 
-def topological(n_before: Array, after: Callable[[Array], Array], mask: Array, key: Key, k: int) -> Shown:
+def topological(
+    n_before: Array, after: Callable[[Array], Array], mask: Array, key: Key, k: int, limits: Limits | None = None
+) -> Shown:
     """Return a list that follows every certain order and is uniformly random otherwise.
 
     At each place a document is picked uniformly among the free ones, which no unplaced document
@@ -68,17 +84,17 @@ def topological(n_before: Array, after: Callable[[Array], Array], mask: Array, k
 
     def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         order, free, waiting, placed = state
-        pick, n = _uniform_pick(mask & ~placed & (waiting == 0), lots[r])
+        pick, n = _limited_pick(mask & ~placed & (waiting == 0), mask & ~placed, r, lots[r], limits)
         pick = jnp.where(n > 0, pick, _padding(placed))
         return order.at[r].set(pick), free.at[r].set(n), waiting - after(pick), placed.at[pick].set(True)
 
     v = mask.shape[0]
     state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), n_before, jnp.zeros(v, bool))
     order, free, _, _ = lax.fori_loop(0, k, place, state)
-    return Shown(order, free, -jnp.sum(jnp.log(jnp.maximum(free, 1))))
+    return Shown(order, free, -jnp.log(jnp.maximum(free, 1)))
 
 
-def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int) -> Shown:
+def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int, limits: Limits | None = None) -> Shown:
     """Return a list of blocks in score order, each shuffled whole.
 
     A block is a connected component of the uncertain pairs under the transitive closure of
@@ -91,6 +107,8 @@ def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int) -> Show
     crossing = jnp.cumsum(jnp.cumsum(~sure, axis=0)[:, ::-1], axis=1)[:, ::-1]
     ends = jnp.concatenate([jnp.diagonal(crossing, offset=1) == 0, jnp.ones(1, bool)])
     block = jnp.cumsum(ends) - ends  # number of boundaries before each position
+    if limits is not None:
+        return _limited_blocks(jnp.zeros_like(block).at[order].set(block), mask, key, k, limits)
     shuffled = jnp.lexsort((jax.random.uniform(key, (v,)), block))
     real = mask[order]
     size_left = jnp.sum(
@@ -98,7 +116,24 @@ def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int) -> Show
     )
     free = jnp.where(real, size_left, 0)[:k].astype(jnp.int32)
     # Real documents precede padding in every block: padding stands in blocks of its own at the end.
-    return Shown(order[shuffled][:k].astype(jnp.int32), free, -jnp.sum(jnp.log(jnp.maximum(free, 1))))
+    return Shown(order[shuffled][:k].astype(jnp.int32), free, -jnp.log(jnp.maximum(free, 1)))
+
+
+def _limited_blocks(block: Array, mask: Array, key: Key, k: int, limits: Limits) -> Shown:
+    """Return a list that takes at each place any document of the first block [V] left that its limits allow."""
+    lots = jax.random.uniform(key, (k,))
+
+    def place(r: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        order, free, placed = state
+        left = mask & ~placed
+        first = jnp.min(jnp.where(left, block, mask.shape[0]))
+        pick, n = _limited_pick(left & (block == first), left, r, lots[r], limits)
+        pick = jnp.where(n > 0, pick, _padding(placed))
+        return order.at[r].set(pick), free.at[r].set(n), placed.at[pick].set(True)
+
+    start = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(mask.shape[0], bool))
+    order, free, _ = lax.fori_loop(0, k, place, start)
+    return Shown(order, free, -jnp.log(jnp.maximum(free, 1)))
 
 
 def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Array]:
@@ -111,8 +146,27 @@ def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, 
     rest = jax.nn.logsumexp(height.at[order].set(-jnp.inf))
     below = jnp.where(jnp.tri(k, dtype=bool).T, height[order], -jnp.inf)
     log_left = jnp.where(real, jnp.logaddexp(rest, jax.nn.logsumexp(below, axis=1)), 0.0)
-    log_p = jnp.sum(jnp.where(real, scores[order] - log_left, 0.0))
-    return Shown(order, n_left(mask, k), log_p), log_left
+    return Shown(order, n_left(mask, k), jnp.where(real, scores[order] - log_left, 0.0)), log_left
+
+
+def limited_plackett_luce(scores: Array, mask: Array, key: Key, k: int, limits: Limits) -> tuple[Shown, Array]:
+    """Return a list drawn place by place from softmax(scores) of what its limits allow, and log Σ e^score of that."""
+    lots = jax.random.gumbel(key, (k, scores.shape[0]))  # anew for each place: what is allowed changes
+
+    def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        order, free, log_left, placed = state
+        left = mask & ~placed
+        allowed = limits.within(left, left, r)
+        height = jnp.where(allowed, scores, -jnp.inf)
+        n = jnp.sum(allowed, dtype=jnp.int32)
+        pick = jnp.where(n > 0, limits.pick(allowed, jnp.argmax(height + lots[r])), _padding(placed))
+        total = jnp.where(n > 0, jax.nn.logsumexp(height), 0.0)
+        return order.at[r].set(pick), free.at[r].set(n), log_left.at[r].set(total), placed.at[pick].set(True)
+
+    zeros = jnp.zeros(k, jnp.int32)
+    state = (zeros, zeros, jnp.zeros(k), jnp.zeros(mask.shape[0], bool))
+    order, free, log_left, _ = lax.fori_loop(0, k, place, state)
+    return Shown(order, free, jnp.where(free > 0, scores[order] - log_left, 0.0)), log_left
 
 
 def n_left(mask: Array, k: int) -> Array:
@@ -120,7 +174,7 @@ def n_left(mask: Array, k: int) -> Array:
     return jnp.maximum(jnp.sum(mask, dtype=jnp.int32) - jnp.arange(k, dtype=jnp.int32), 0)
 
 
-def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int) -> Shown:
+def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int, limits: Limits | None = None) -> Shown:
     """Return a list that takes at each place a uniform document with probability ε, else the best one left.
 
     Ties for the best are broken uniformly.
@@ -128,23 +182,27 @@ def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int)
     v = mask.shape[0]
     keys = jax.random.split(key, 3)
     explores = jax.random.uniform(keys[0], (k,)) < epsilon
-    # One lot a document suffices: those still unplaced have lost every draw alike.
-    explore_lots = jax.random.uniform(keys[1], (v,))
-    tie_lots = jax.random.uniform(keys[2], (v,))
+    # One lot a document suffices, unless limits change what may be drawn: those unplaced have lost every draw alike.
+    n_lots = 1 if limits is None else k
+    explore_lots = jax.random.uniform(keys[1], (n_lots, v))
+    tie_lots = jax.random.uniform(keys[2], (n_lots, v))
 
     def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         order, free, log_p, unplaced = state
         left = unplaced & mask
+        left = left if limits is None else limits.within(left, left, r)
         n = jnp.sum(left, dtype=jnp.int32)
         best = left & (scores == jnp.max(jnp.where(left, scores, -jnp.inf)))
-        pick = jnp.argmax(jnp.where(explores[r], jnp.where(left, explore_lots, -1.0), jnp.where(best, tie_lots, -1.0)))
+        explore_lot, tie_lot = explore_lots[r % n_lots], tie_lots[r % n_lots]
+        pick = jnp.argmax(jnp.where(explores[r], jnp.where(left, explore_lot, -1.0), jnp.where(best, tie_lot, -1.0)))
+        pick = pick if limits is None else limits.pick(left, pick)
         pick = jnp.where(n > 0, pick, jnp.argmax(unplaced))
         p = epsilon / jnp.maximum(n, 1) + (1 - epsilon) * best[pick] / jnp.maximum(jnp.sum(best), 1)
         n_free = n if epsilon > 0 else jnp.sum(best, dtype=jnp.int32)
-        log_p = log_p + jnp.where(n > 0, jnp.log(p), 0.0)
+        log_p = log_p.at[r].set(jnp.where(n > 0, jnp.log(p), 0.0))
         return order.at[r].set(pick), free.at[r].set(n_free), log_p, unplaced.at[pick].set(False)
 
-    state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(()), jnp.ones(v, bool))
+    state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(k), jnp.ones(v, bool))
     order, free, log_p, _ = lax.fori_loop(0, k, place, state)
     return Shown(order, free, log_p)
 

@@ -57,7 +57,8 @@ class EpsilonGreedy(eqx.Module):
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return the best list with each place random with probability ε."""
         k = query.places(self.n_features, k)
-        return ordering.epsilon_greedy(self.score(query), query.mask, self.settings.epsilon, key, k).ranking(query.mask)
+        epsilon = self.settings.epsilon
+        return ordering.epsilon_greedy(self.score(query), query.mask, epsilon, key, k, query.limits).ranking(query.mask)
 
     def uncertain(self, query: Query) -> None:
         """ε-greedy has no notion of a certain order."""

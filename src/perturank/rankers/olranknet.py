@@ -120,7 +120,8 @@ class OlRankNet(eqx.Module):
         k = query.places(self.n_features, k)
         certain = self.certain_before(query, k)
         before = jnp.sum(certain, axis=0, dtype=jnp.int32)
-        return ordering.topological(before, lambda pick: certain[pick], query.mask, key, k).ranking(query.mask)
+        shown = ordering.topological(before, lambda pick: certain[pick], query.mask, key, k, query.limits)
+        return shown.ranking(query.mask)
 
     @eqx.filter_jit
     def uncertain(self, query: Query) -> Array:

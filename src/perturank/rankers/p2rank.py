@@ -82,17 +82,18 @@ def omega(settings: P2Settings, interaction: Interaction, key: Key) -> Pairs:
     )
 
 
-def ranked(scores: Array, mask: Array, settings: P2Settings, key: Key, k: int) -> Ranking:
+def ranked(scores: Array, query: Query, settings: P2Settings, key: Key, k: int) -> Ranking:
     """Return the list that follows the orders on which all rankers agree; scores [V, N] (alg:model, lines 7-15)."""
+    mask = query.mask
     if settings.sort == "blocks":
         certain = certainty.unanimous(scores, mask)
-        return ordering.blocks(jnp.mean(scores, 1), certain, mask, key, k).ranking(mask)
+        return ordering.blocks(jnp.mean(scores, 1), certain, mask, key, k, query.limits).ranking(mask)
     before = certainty.n_unanimous_before(scores, mask)
 
     def after(pick: Array) -> Array:
         return jnp.all(scores[pick] > scores, axis=1) & mask & mask[pick]
 
-    return ordering.topological(before, after, mask, key, k).ranking(mask)
+    return ordering.topological(before, after, mask, key, k, query.limits).ranking(mask)
 
 
 def _roomy(history: History, settings: P2Settings, n_rounds: int, k: int) -> History:
@@ -140,7 +141,7 @@ class P2LinRank(eqx.Module):
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list that follows the certain orders and explores the others."""
         k = query.places(self.n_features, k)
-        return ranked(self.scores(query), query.mask, self.settings, key, k)
+        return ranked(self.scores(query), query, self.settings, key, k)
 
     @eqx.filter_jit
     def uncertain(self, query: Query) -> Array:
@@ -226,7 +227,7 @@ class P2NeurRank(eqx.Module):
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list that follows the certain orders and explores the others."""
         k = query.places(self.n_features, k)
-        return ranked(self.scores(query), query.mask, self.settings, key, k)
+        return ranked(self.scores(query), query, self.settings, key, k)
 
     @eqx.filter_jit
     def uncertain(self, query: Query) -> Array:

@@ -92,9 +92,10 @@ class PairRank(eqx.Module):
         k, certain = query.places(self.n_features, k), self.certain(query)
         if self.settings.sort == "blocks":
             certain = certainty.closure(certain)
-            return ordering.blocks(self.score(query), certain, query.mask, key, k).ranking(query.mask)
+            return ordering.blocks(self.score(query), certain, query.mask, key, k, query.limits).ranking(query.mask)
         before = jnp.sum(certain, axis=0, dtype=jnp.int32)
-        return ordering.topological(before, lambda pick: certain[pick], query.mask, key, k).ranking(query.mask)
+        shown = ordering.topological(before, lambda pick: certain[pick], query.mask, key, k, query.limits)
+        return shown.ranking(query.mask)
 
     @eqx.filter_jit
     def uncertain(self, query: Query) -> Array:

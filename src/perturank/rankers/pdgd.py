@@ -59,8 +59,17 @@ class PDGD(eqx.Module):
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a list drawn from the Plackett–Luce model of the scores."""
         k, scores = query.places(self.n_features, k), self.score(query)
-        shown, log_left = ordering.plackett_luce(scores, query.mask, key, k)
+        if query.limits is None:
+            shown, log_left = ordering.plackett_luce(scores, query.mask, key, k)
+        else:
+            shown, log_left = ordering.limited_plackett_luce(scores, query.mask, key, k, query.limits)
         return shown.ranking(query.mask, (scores[shown.order], log_left))
+
+    def recalled(self, shown: Query) -> tuple[Array, Array]:
+        """Return the memo of a list that another ranker showed, as if there had been no other documents; [k], [k]."""
+        scores = jnp.where(shown.mask, self.score(shown), -jnp.inf)
+        log_left = jax.lax.cumlogsumexp(scores, reverse=True)
+        return jnp.where(shown.mask, scores, 0.0), jnp.where(shown.mask, log_left, 0.0)
 
     def uncertain(self, query: Query) -> None:
         """PDGD has no notion of a certain order."""

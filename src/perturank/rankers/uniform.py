@@ -37,8 +37,10 @@ class Random(eqx.Module):
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
         """Return a uniformly random list."""
-        flat = jnp.zeros(query.mask.shape[0])
-        return ordering.plackett_luce(flat, query.mask, key, query.places(self.n_features, k))[0].ranking(query.mask)
+        flat, k = jnp.zeros(query.mask.shape[0]), query.places(self.n_features, k)
+        if query.limits is None:
+            return ordering.plackett_luce(flat, query.mask, key, k)[0].ranking(query.mask)
+        return ordering.limited_plackett_luce(flat, query.mask, key, k, query.limits)[0].ranking(query.mask)
 
     def uncertain(self, query: Query) -> None:
         """No order is ever known, so none is measured."""

@@ -1,0 +1,1 @@
+"""The HTTP API: parsing, routes, the gate in front of them."""

@@ -1,0 +1,43 @@
+"""JSON and MessagePack: bodies into requests, answers into bodies."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perturank.service.refusals import Refused
+
+T = TypeVar("T")
+BINARY = "application/msgpack"
+_decoders: dict[tuple[Any, bool], Any] = {}
+
+
+def is_binary(request: Request) -> bool:
+    """Return whether the request came as MessagePack."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() in (
+        BINARY,
+        "application/x-msgpack",
+    )
+
+
+def asked(request: Request, kind: type[T]) -> T:
+    """Return the body as this kind of request."""
+    binary = is_binary(request)
+    if (kind, binary) not in _decoders:
+        make = msgspec.msgpack.Decoder if binary else msgspec.json.Decoder
+        _decoders[kind, binary] = make(kind)
+    try:
+        value: T = _decoders[kind, binary].decode(request.state.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused("the body cannot be understood", str(error)) from None
+    return value
+
+
+def answered(request: Request, value: Any, status: int = 200) -> Response:
+    """Return the answer in the form of the request."""
+    if is_binary(request):
+        return Response(msgspec.msgpack.encode(value), status, media_type=BINARY)
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -1,0 +1,135 @@
+"""Endpoints that serve: rank, feedback, explain."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+import anyio.to_thread
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perturank.service.api.finding import hosted
+from perturank.service.api.forms import answered, asked, is_binary
+from perturank.service.api.requests import (
+    Explain,
+    Feedback,
+    FeedbackBatch,
+    Given,
+    GivenBatch,
+    Rank,
+    RankBatch,
+    Ranked,
+    Ranking,
+    Rankings,
+    RawRank,
+)
+from perturank.service.explaining import explained
+from perturank.service.hosting import Hosted
+from perturank.service.listing import padded_length
+from perturank.service.metering import Meter
+from perturank.service.reading import of_bytes, of_documents
+from perturank.service.refusals import Refused, TooLarge
+from perturank.service.service import Service, Shown
+
+Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
+
+
+class Lists:
+    """Rank, feedback, explain."""
+
+    def __init__(self, service: Service, meter: Meter) -> None:
+        self._service, self._meter = service, meter
+
+    async def rank(self, request: Request) -> Response:
+        """Answer with a list to show."""
+        asks = asked(request, RawRank) if is_binary(request) else asked(request, Rank)
+        return answered(request, await self._ranked(await self._parsed(request.path_params["model"], asks)))
+
+    async def rank_batch(self, request: Request) -> Response:
+        """Answer with several lists."""
+        batch = self._within(asked(request, RankBatch).requests)
+        parsed = [await self._parsed(request.path_params["model"], asks) for asks in batch]  # all, before one is drawn
+        answers = await asyncio.gather(*[self._ranked(each) for each in parsed])
+        return answered(request, Rankings(list(answers)))
+
+    async def feedback(self, request: Request) -> Response:
+        """Record clicks; answered when they are durable."""
+        said = asked(request, Feedback)
+        return answered(request, await self._given(request.path_params["model"], said))
+
+    async def feedback_batch(self, request: Request) -> Response:
+        """Record clicks on several lists; what is refused does not stop the rest."""
+        batch = self._within(asked(request, FeedbackBatch).requests)
+        model = request.path_params["model"]
+        results = await asyncio.gather(*[self._given(model, said) for said in batch], return_exceptions=True)
+        return answered(request, GivenBatch([_outcome(result) for result in results]))
+
+    async def explain(self, request: Request) -> Response:
+        """Say why each document stands where the best estimate has it."""
+        asks = asked(request, Explain)
+        held = await hosted(self._service, request.path_params["model"])
+        features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
+        ids = [each.id for each in asks.documents]
+        found = await anyio.to_thread.run_sync(explained, held.ranker, ids, features, prior, held.spec.places)
+        return answered(request, {"model": held.name, "version": held.version} | found)
+
+    async def _parsed(self, model: str, asks: Rank | RawRank) -> Parsed:
+        held = await hosted(self._service, model, _n_features(asks))
+        most = self._service.settings.documents
+        if isinstance(asks, RawRank):
+            ids = asks.ids
+            features, prior = of_bytes(ids, asks.features, asks.prior, held.spec, most)
+        else:
+            features, prior = of_documents(asks.documents, held.spec, most)
+            ids = [each.id for each in asks.documents]
+        if asks.top is not None and asks.top > held.spec.places:
+            raise Refused(f"top is {asks.top}", f"the model's lists have at most {held.spec.places} places")
+        return held, ids, features, prior, asks
+
+    async def _ranked(self, parsed: Parsed) -> Ranking:
+        shown = await self._drawn(*parsed)
+        documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
+        return Ranking(shown.impression, documents, shown.propensity, shown.version)
+
+    async def _drawn(
+        self, held: Hosted, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
+    ) -> Shown:
+        def draw() -> Future[Shown]:
+            return self._service.rank(held, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source)
+
+        length = padded_length(len(ids), held.spec.places)
+        if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
+            return await asyncio.wrap_future(draw())
+        future = await anyio.to_thread.run_sync(draw)
+        self._service.host.compiled.add((held.name, held.generation, length))
+        return await asyncio.wrap_future(future)
+
+    async def _given(self, model: str, said: Feedback) -> Given:
+        await hosted(self._service, model)
+        status = await asyncio.wrap_future(self._service.feedback(model, said.impression, said.clicks, said.final))
+        self._meter.feedback.labels(model, status).inc()
+        return Given(status)
+
+    def _within(self, batch: list[Any]) -> list[Any]:
+        if len(batch) > self._service.settings.batch:
+            raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.batch}")
+        return batch
+
+
+def _n_features(asks: Rank | RawRank) -> int | None:
+    """Return how many features the first document has, where it says so."""
+    if isinstance(asks, RawRank):
+        return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
+    first = asks.documents[0].features if asks.documents else None
+    return len(first) if isinstance(first, list) and first else None
+
+
+def _outcome(result: Given | BaseException) -> dict[str, str | int]:
+    if isinstance(result, Given):
+        return {"status": result.status}
+    if isinstance(result, Refused):
+        return {"status": result.status, "type": f"urn:perturank:{result.kind}", "title": result.what}
+    raise result

@@ -1,0 +1,100 @@
+"""The OpenAPI 3.1 document, and a page to read it that asks nobody else for anything."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+import msgspec
+
+from perturank.__about__ import __version__
+from perturank.service.api.requests import Problem
+from perturank.service.api.routes import ROUTES, Route
+
+
+def document() -> dict[str, Any]:
+    """Return the description of every route."""
+    kinds = {kind for route in ROUTES for kind in (route.takes, route.gives) if _is_struct(kind)} | {Problem}
+    ordered = sorted(kinds, key=lambda kind: kind.__name__)
+    _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "perturank", "version": __version__, "summary": "Rank, show, click, learn"},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    problems = (*route.refuses, *((401, 403, 429) if route.scope is not None else ()))
+    found: dict[str, Any] = {
+        "operationId": route.handler.replace(".", "_"),
+        "summary": route.says,
+        "responses": {str(route.status): {"description": "done", **_content(route.gives)}}
+        | {str(status): _problem(status) for status in sorted(problems)},
+    }
+    if route.method == "PUT" and route.handler == "models.put":
+        found["responses"]["201"] = {"description": "its learning begins anew", **_content(route.gives)}
+    if "{model}" in route.path:
+        pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
+        found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": pattern}]
+    if route.takes is not None:
+        found["requestBody"] = {"required": True, **_content(route.takes)}
+    if route.scope is not None:
+        found["security"] = [{}, {"key": []}]
+        found["description"] = f"Needs the scope {route.scope}, where the service asks for keys."
+    return found
+
+
+def _content(kind: Any) -> dict[str, Any]:
+    if kind is None:
+        return {}
+    if kind is bytes:
+        return {"content": {"application/vnd.safetensors": {}}}
+    if kind is str:
+        return {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"} if _is_struct(kind) else {"type": "object"}
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        "description": "refused" if status < 500 else "not now",
+        "content": {"application/problem+json": {"schema": schema}},
+    }
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def page() -> str:
+    """Return the document as one HTML page."""
+    described = document()
+    rows = []
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            name = body.get("$ref", "").rpartition("/")[2]
+            takes = json.dumps(described["components"]["schemas"].get(name, {}), indent=2) if name else ""
+            details = f"<details><summary>{name}</summary><pre>{html.escape(takes)}</pre></details>" if name else ""
+            rows.append(
+                f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
+                f"<p>{html.escape(operation['summary'])}. {html.escape(operation.get('description', ''))}</p>"
+                f"<p>Answers: {', '.join(sorted(operation['responses']))}</p>{details}"
+            )
+    style = (
+        "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
+    )
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>perturank API</title><style>{style}</style>"
+        f"<h1>perturank {__version__}</h1><p>For programs: <a href=/openapi.json>openapi.json</a></p>{''.join(rows)}"
+    )

@@ -1,0 +1,123 @@
+"""What clients send and get back; the OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from perturank.service.spec import Mode
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Top = Annotated[int, msgspec.Meta(ge=1, le=100)]
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request: fields that nobody knows are refused."""
+
+
+class Document(Strict, frozen=True):
+    """A candidate: features as a list, or by name where the model has named them; `prior` is its score of today."""
+
+    id: Id
+    features: list[float] | dict[str, float]
+    prior: float | None = None
+
+
+class Rank(Strict, frozen=True):
+    """Documents to be ranked. `source` is a client, user or session, for the cap on its influence."""
+
+    documents: list[Document]
+    query: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+    top: Top | None = None
+    mode: Mode = "learn"
+    source: Id | None = None
+
+
+class RawRank(Strict, frozen=True):
+    """The binary form, as MessagePack: features and prior are raw little-endian float32, row by row."""
+
+    ids: list[Id]
+    features: bytes
+    prior: bytes | None = None
+    query: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+    top: Top | None = None
+    mode: Mode = "learn"
+    source: Id | None = None
+
+
+class Feedback(Strict, frozen=True):
+    """Clicks on an impression; parts add up until one is final or the window closes."""
+
+    impression: Annotated[str, msgspec.Meta(max_length=100)]
+    clicks: list[Id] = []
+    final: bool = False
+
+
+class RankBatch(Strict, frozen=True):
+    """Several rank requests."""
+
+    requests: list[Rank]
+
+
+class FeedbackBatch(Strict, frozen=True):
+    """Several pieces of feedback."""
+
+    requests: list[Feedback]
+
+
+class Pin(Strict, frozen=True):
+    """A version to serve, or to go on from."""
+
+    version: Version
+
+
+class Explain(Strict, frozen=True):
+    """Documents whose places are to be explained."""
+
+    documents: list[Document]
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A document in its place; certain: no other could have stood there."""
+
+    id: str
+    certain: bool
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """A list to show. Send `impression` back with the clicks."""
+
+    impression: str
+    ranking: list[Ranked]
+    propensity: float | None
+    version: int
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What the feedback did."""
+
+    status: Literal["recorded", "known", "early", "late"]
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was wrong and what to do (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    instance: str = ""
+
+
+class Rankings(msgspec.Struct, frozen=True):
+    """Answers in the order of the requests."""
+
+    answers: list[Ranking]
+
+
+class GivenBatch(msgspec.Struct, frozen=True):
+    """What each piece of feedback did, or why it was refused."""
+
+    answers: list[dict[str, str | int]]

@@ -1,0 +1,133 @@
+"""The models that a serving process holds, as the log has them: specs, versions, pins."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from perturank.core import SMALLEST_BUCKET, Ranker
+from perturank.errors import BadInput
+from perturank.service import snapshots
+from perturank.service.entries import Changed, Deleted, Pinned, Record, Snapshot
+from perturank.service.listing import listed, padded_length
+from perturank.service.log import Log
+from perturank.service.refusals import NotKnown
+from perturank.service.spec import Spec
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """One model as it is served."""
+
+    name: str
+    spec: Spec
+    generation: int
+    ranker: Ranker
+    version: int = 0  # what is served; 0: it has learned nothing yet
+    pinned: int | None = None
+    published: dict[int, Snapshot] = field(default_factory=dict)  # of this generation
+    published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
+    fault: str | None = None
+
+
+class Host:
+    """Follows the log's rare entries; `refresh` is called often and mostly finds nothing."""
+
+    def __init__(self, log: Log, most_documents: int) -> None:
+        self._log = log
+        self._models: dict[str, Hosted] = {}
+        self._position = 0
+        self._lock = threading.Lock()
+        self._most = most_documents
+        self.compiled: set[tuple[str, int, int]] = set()
+
+    def refresh(self) -> None:
+        """Take in what is new in the log."""
+        with self._lock:
+            touched = set()
+            for record in self._log.rare(self._position):
+                self._take(record)
+                self._position = record.position
+                touched.add(record.model)
+            for name in touched & self._models.keys():
+                self._models[name] = _with_version(self._log, self._models[name])
+
+    def _take(self, record: Record) -> None:
+        held = self._models.get(record.model)
+        match record.entry:
+            case Changed(generation=generation, spec=spec):
+                if held is not None and generation == held.generation:
+                    self._models[record.model] = replace(held, spec=spec)
+                else:
+                    self._models[record.model] = Hosted(record.model, spec, record.position, spec.start())
+            case Deleted():
+                self._models.pop(record.model, None)
+            case Snapshot() as snapshot if held is not None and snapshot.generation == held.generation:
+                held.published[snapshot.version] = snapshot
+                held.published_at[snapshot.version] = record.at
+            case Pinned(version=version) if held is not None:
+                self._models[record.model] = replace(held, pinned=version)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._models
+
+    def get(self, name: str) -> Hosted:
+        """Return a model; an unknown one is refused."""
+        held = self._models.get(name)
+        if held is None:
+            raise NotKnown(f"there is no model {name!r}", f"make it: PUT /v1/models/{name}")
+        return held
+
+    def all(self) -> list[Hosted]:
+        """Return the models in the order of their names."""
+        return [self._models[name] for name in sorted(self._models)]
+
+    def lengths(self, spec: Spec) -> list[int]:
+        """Return the padded lengths that requests may have."""
+        most = padded_length(self._most, spec.places)
+        first = padded_length(1, spec.places)
+        return [SMALLEST_BUCKET << i for i in range(24) if first <= SMALLEST_BUCKET << i <= most]
+
+    def uncompiled(self) -> Iterable[tuple[Hosted, int]]:
+        """Yield what is still to be compiled: shortest lists first."""
+        todo = [(length, held) for held in self.all() for length in self.lengths(held.spec)]
+        for length, held in sorted(todo, key=lambda each: each[0]):
+            if not self.is_compiled(held, length):
+                yield held, length
+
+    def is_compiled(self, held: Hosted, length: int) -> bool:
+        """Return whether a list of this padded length is answered at once."""
+        return (held.name, held.generation, length) in self.compiled
+
+    def compile(self, held: Hosted, length: int) -> None:
+        """Rank nothing in particular, so that the next list of this length does not wait."""
+        listed(held.ranker, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)
+        self.compiled.add((held.name, held.generation, length))
+
+
+def _with_version(log: Log, held: Hosted) -> Hosted:
+    """Return the model with the version that should be served; a damaged one gives way to the one before it."""
+    newest = sorted(held.published, reverse=True)
+    wanted = [held.pinned] if held.pinned in held.published else newest
+    fault = None
+    for version in [v for v in [*wanted, *newest] if v is not None]:
+        if version == held.version:
+            return replace(held, fault=fault)
+        try:
+            return replace(held, ranker=_loaded(log, held, version), version=version, fault=fault)
+        except BadInput as error:
+            fault = fault or str(error)
+    return replace(held, ranker=held.spec.start(), version=0, fault=fault) if fault else held
+
+
+def _loaded(log: Log, held: Hosted, version: int) -> Ranker:
+    name = snapshots.version_name(held.name, version)
+    content = log.stored(name)
+    if content is None:
+        raise BadInput(f"version {version} of {held.name!r} is not stored any more", "pin a newer one")
+    if snapshots.sum_of(content) != held.published[version].sum:
+        raise BadInput(f"version {version} of {held.name!r} is damaged", "the one before it serves")
+    return snapshots.ranker_of(content, name, held.spec)[0]

@@ -1,0 +1,108 @@
+"""API keys: long random texts, of which only a hash is kept, with what each may do."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from perturank.errors import BadInput, unknown
+from perturank.service.refusals import Forbidden, TooMany, Unauthorised
+
+Scope = Literal["serve", "admin"]
+MARK = "pr_"
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A key as it is kept. A hash without salt is enough: nobody guesses 32 random bytes."""
+
+    name: str
+    hash: str
+    scopes: tuple[Scope, ...]
+    models: tuple[str, ...] | None = None  # None: all
+
+    def allows(self, scope: Scope, model: str | None) -> bool:
+        """Return whether the key may do this with the model; `admin` includes `serve`."""
+        may = scope in self.scopes or "admin" in self.scopes
+        return may and (self.models is None or (model is not None and model in self.models))
+
+
+def hashed(secret: str) -> str:
+    """Return what is kept of a key."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def checked_scopes(names: list[str]) -> tuple[Scope, ...]:
+    """Return the scopes of these names."""
+    for name in names:
+        if name not in ("serve", "admin"):
+            raise unknown("scope", name, ["serve", "admin"])
+    return tuple("admin" if name == "admin" else "serve" for name in dict.fromkeys(names))
+
+
+def read_keys(path: Path) -> list[Key]:
+    """Return the keys of a file, one JSON object a line."""
+    try:
+        lines = path.read_text().splitlines()
+        return [msgspec.json.decode(line, type=Key) for line in lines if line.strip()]
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}", "make a key with `perturank keys add`") from None
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"{path} is no file of keys ({error})", "make one with `perturank keys add`") from None
+
+
+def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str, ...] | None) -> str:
+    """Add a new key to the file and return it; it cannot be read again."""
+    if path.exists() and any(key.name == name for key in read_keys(path)):
+        raise BadInput(f"{path} has a key {name!r}", "choose another name")
+    secret = MARK + secrets.token_urlsafe(32)
+    line = json.dumps(msgspec.to_builtins(Key(name, hashed(secret), scopes, models)))
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
+        file.write(line + "\n")
+    return secret
+
+
+class Keyring:
+    """Says who may do what, and how often; no keys at all: everybody, as often as they like."""
+
+    def __init__(self, keys: list[Key] | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys, self._rate, self._clock = keys, rate, clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def admit(self, authorization: str | None, scope: Scope, model: str | None) -> str | None:
+        """Return the name of the key, or refuse."""
+        if self._keys is None:
+            return None
+        key = self._found(authorization)
+        self._count(key)
+        if not key.allows(scope, model):
+            raise Forbidden(f"key {key.name!r} may not do this", f"use one with the scope {scope!r} for this model")
+        return key.name
+
+    def _found(self, authorization: str | None) -> Key:
+        kind, _, secret = (authorization or "").partition(" ")
+        given = hashed(secret.strip())
+        found = None
+        for key in self._keys or ():  # all of them: the time must not tell which one was nearly right
+            if hmac.compare_digest(key.hash, given):
+                found = key
+        if found is None or kind.lower() != "bearer":
+            raise Unauthorised("no valid key was sent", "send the header Authorization: Bearer KEY")
+        return found
+
+    def _count(self, key: Key) -> None:
+        """Take one from the key's bucket, which fills at its rate and holds a second's worth."""
+        now, most = self._clock(), max(1.0, self._rate)
+        left, at = self._buckets.get(key.name, (most, now))
+        left = min(most, left + (now - at) * self._rate)
+        if left < 1:
+            raise TooMany(f"key {key.name!r} sent more than {self._rate:g} requests a second", "wait a moment")
+        self._buckets[key.name] = (left - 1, now)

@@ -1,0 +1,147 @@
+"""The learner: reads the log in order, writes the boundaries of its batches into it, learns, publishes versions.
+
+It reads no clock. A batch is first written to the log and then learned on being read back, so that
+what is learned live is by construction what a replay learns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+from perturank.errors import BadInput
+from perturank.service import resuming, snapshots
+from perturank.service.changing import last_version
+from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
+from perturank.service.log import Log, Transaction
+from perturank.service.replaying import recalled
+from perturank.service.spec import CAP_AMONG
+from perturank.service.state import State
+
+EPOCH = "learner epoch"
+STATE_EVERY = 1000  # impressions between two stored states: what a restart may have to learn again
+DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
+
+
+class Superseded(BadInput):
+    """Another learner has taken over; this one must not write any more."""
+
+
+class Learner:
+    """One learner for all models of a log; it takes over from any other that there was."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.states = resuming.resumed(log)
+        self.position = resuming.position(log, self.states)
+        self._sources: dict[str, deque[str | None]] = {}
+        self._stored = {model: state.learned for model, state in self.states.items()}
+        with log.transaction() as transaction:
+            self.epoch = transaction.remembered(EPOCH) + 1
+            transaction.remember(EPOCH, self.epoch)
+
+    def catch_up(self, on_record: Callable[[], None] | None = None) -> None:
+        """Read what is new."""
+        for record in self.log.read(after=self.position):
+            self._state(record.model).take(record)
+            self.position = record.position
+            if on_record is not None:
+                on_record()
+
+    def step(self) -> int:
+        """Read, learn from what is complete, publish; return how many impressions were learned."""
+        self.catch_up()
+        n_before = self._n_learned()
+        if self._write_batches():
+            self.catch_up()
+        for state in list(self.states.values()):
+            if state.unpublished:
+                self._publish(state)
+        return self._n_learned() - n_before
+
+    def _state(self, model: str) -> State:
+        if model not in self.states:
+            self.states[model] = State(model, recalled(self.log))
+        return self.states[model]
+
+    def _n_learned(self) -> int:
+        return sum(state.learned for state in self.states.values())
+
+    def _write_batches(self) -> bool:
+        full = [state for state in self.states.values() if state.queue and state.spec is not None]
+        if not full:
+            return False
+        with self.log.transaction() as transaction:
+            self._check_epoch(transaction)
+            for state in full:
+                skipped = self._too_many_of_one_source(state)
+                transaction.append(state.model, Batch(self.position, len(state.queue) - len(skipped), skipped))
+        return True
+
+    def _too_many_of_one_source(self, state: State) -> list[bytes]:
+        """Return the impressions of sources that have had their say among the last CAP_AMONG."""
+        cap = None if state.spec is None else state.spec.cap
+        if cap is None:
+            return []
+        recent = self._sources.setdefault(state.model, deque(maxlen=CAP_AMONG))
+        counts, skipped = Counter(recent), []
+        for completed in state.queue:
+            source = completed.shown.source
+            if source is not None and counts[source] >= cap:
+                skipped.append(completed)
+                continue
+            if len(recent) == recent.maxlen:
+                counts[recent[0]] -= 1
+            recent.append(source)
+            counts[source] += 1
+        return [each.name for each in skipped]
+
+    def _publish(self, state: State) -> None:
+        """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
+        assert state.ranker is not None
+        digest = snapshots.digest(state.ranker)
+        with self.log.transaction() as transaction:
+            self._check_epoch(transaction)
+            if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
+                return
+            version = last_version(transaction, state.model) + 1
+            about = {"model": state.model, "version": version, "learned": state.learned}
+            content = snapshots.version_bytes(state.ranker, **about)
+            published = Snapshot(
+                state.generation, version, state.learned, digest, snapshots.sum_of(content), self.epoch
+            )
+            transaction.append(state.model, published)
+            transaction.store(snapshots.version_name(state.model, version), content)
+            self._remove_old(transaction, state.model)
+        self.catch_up()
+        if state.learned >= self._stored.get(state.model, 0) + STATE_EVERY:
+            self.store(state)
+
+    def store(self, state: State) -> None:
+        """Keep the whole state, so that a restart need not begin at the first click."""
+        content = resuming.stored(state)
+        with self.log.transaction() as transaction:
+            self._check_epoch(transaction)
+            transaction.store(snapshots.state_name(state.model), content)
+        self._stored[state.model] = state.learned
+
+    def close(self) -> None:
+        """Keep every state that has moved."""
+        for state in self.states.values():
+            if state.ranker is not None and state.learned > self._stored.get(state.model, 0):
+                self.store(state)
+
+    def _remove_old(self, transaction: Transaction, model: str) -> None:
+        pinned = transaction.newest(model, Pinned)
+        kept = pinned.entry.version if pinned is not None and isinstance(pinned.entry, Pinned) else None
+        for version in snapshots.versions(self.log, model)[: -snapshots.KEPT]:
+            if version != kept:
+                transaction.remove(snapshots.version_name(model, version))
+
+    def _check_epoch(self, transaction: Transaction) -> None:
+        if transaction.remembered(EPOCH) != self.epoch:
+            raise Superseded("another learner has taken over this log", "one is enough: this one ends")
+
+
+def _is_after(record: Record | None, position: int) -> bool:
+    return record is not None and record.position > position

@@ -1,0 +1,137 @@
+"""A batch as one compiled call: the only place of the service that calls `ranker.learn`.
+
+Live learning and replay both come through here, with the same padded shapes: that is why they agree to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax import lax
+
+from perturank.core import Array, Interaction, Key, Query, Ranker, identities
+from perturank.errors import BadInput
+from perturank.service.packing import unpacked
+from perturank.service.tracking import Completed
+from perturank.simulation import LEARNING, streams
+
+AT_ONCE = 64  # impressions to a compiled call; fewer are padded
+LEAST_ROOM = 1000  # impressions
+
+
+class Memo(NamedTuple):
+    """The shape of what a ranker wants back with the clicks."""
+
+    leaves: list[Any]
+    tree: Any
+
+    @classmethod
+    def of(cls, ranker: Any, places: int) -> Memo:
+        """Return the shape of this ranker's memos."""
+        kind = type(ranker), ranker.settings, ranker.n_features, places
+        if kind not in _MEMOS:
+            query = Query.of(np.zeros((places, ranker.n_features)))
+
+            def memo(ranker: Ranker, query: Query, key: Key) -> Any:
+                return ranker.rank(query, key, places).memo
+
+            _MEMOS[kind] = cls(*jax.tree.flatten(eqx.filter_eval_shape(memo, ranker, query, jax.random.key(0))))
+        return _MEMOS[kind]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is one at all."""
+        return bool(self.leaves)
+
+
+_MEMOS: dict[Any, Memo] = {}  # found by tracing, which takes a while
+
+
+def after(
+    ranker: Ranker, completed: Sequence[Completed], *, seed: int, learned: int, places: int, own: bool = True
+) -> Ranker:
+    """Return the ranker that has learned from these impressions; `learned` says how many came before.
+
+    Lists that are not its own, but another ranker's, must do without its memo.
+    """
+    memo = Memo.of(ranker, places)
+    recalls = not own and memo.is_needed
+    if recalls and not hasattr(ranker, "recalled"):
+        name = type(ranker).__name__
+        raise BadInput(f"{name} cannot learn from lists that it has not drawn itself", "replay under another ranker")
+    key = streams(seed)[LEARNING]
+    for start in range(0, len(completed), AT_ONCE):
+        chunk = completed[start : start + AT_ONCE]
+        lists = _stacked(chunk, memo if own else None, ranker.n_features, places)
+        ranker = roomy(ranker, len(chunk), learned + start, places)
+        ranker = _loop(ranker, lists, key, np.int32(learned + start), np.int32(len(chunk)), recalls)
+    return ranker
+
+
+def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
+    """Return the ranker with room for n more; one that must grow doubles, since each growth compiles anew.
+
+    It depends on nothing but the log: spare room is part of a state.
+    """
+    if learned > 0 and shapes(ranker.with_room(n, places)) == shapes(ranker):
+        return ranker
+    return ranker.with_room(max(n, learned, LEAST_ROOM), places)
+
+
+def foreseen(ranker: Ranker, learned: int, places: int) -> Ranker:
+    """Return the ranker in the shape that it will have when it has learned half as much again."""
+    return roomy(ranker, max(AT_ONCE, learned // 2), learned, places)
+
+
+def prepare(ranker: Ranker, seed: int, places: int) -> None:
+    """Compile the learning of a ranker of this shape, by learning nothing."""
+    lists = _stacked([], Memo.of(ranker, places), ranker.n_features, places)
+    _loop(ranker, lists, streams(seed)[LEARNING], np.int32(0), np.int32(0), False)
+
+
+def shapes(ranker: Ranker) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of all arrays inside: they decide which program learns."""
+    return tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
+
+
+@eqx.filter_jit
+def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: np.int32, recalls: bool) -> Ranker:
+    """Learn the first n of the stacked interactions, one after another, with the keys of a simulation's rounds."""
+    arrays, fixed = eqx.partition(ranker, eqx.is_array)
+
+    def one(i: Array, arrays: Any) -> Any:
+        ranker = eqx.combine(arrays, fixed)
+        each: Interaction = jax.tree.map(partial(lax.dynamic_index_in_dim, index=i, keepdims=False), all_of)
+        if recalls:
+            each = Interaction(each.shown, each.clicks, ranker.recalled(each.shown))
+        return eqx.filter(ranker.learn(each, jax.random.fold_in(key, learned + i + 1)), eqx.is_array)
+
+    return eqx.combine(lax.fori_loop(0, n, one, arrays), fixed)
+
+
+def _stacked(chunk: Sequence[Completed], memo: Memo | None, n_features: int, places: int) -> Interaction:
+    """Return shown documents [B, k, d], clicks [B, k] and the memo's leaves [B, …], padded to B = AT_ONCE."""
+    features = np.zeros((AT_ONCE, places, n_features), np.float32)
+    mask = np.zeros((AT_ONCE, places), bool)
+    ids = np.zeros((AT_ONCE, places, 2), np.uint32)
+    prior = np.zeros((AT_ONCE, places), np.float32)
+    clicks = np.zeros((AT_ONCE, places), bool)
+    likes = None if memo is None else memo.leaves
+    leaves = [np.zeros((AT_ONCE, *like.shape), like.dtype) for like in likes or ()]
+    for i, each in enumerate(chunk):
+        rows, scores, recalled = unpacked(each.shown.packed, likes)
+        n = len(rows)
+        features[i, :n], mask[i, :n], prior[i, :n] = rows, True, scores
+        ids[i, :n] = identities(rows, scores)
+        clicks[i, :n] = [document in each.clicks for document in each.shown.ids]
+        for leaf, value in zip(leaves, recalled, strict=True):
+            leaf[i] = value
+    # Put on the device as they are: jnp.asarray would compile a program for every shape.
+    shown = Query(*jax.device_put((features, mask, ids, prior)))
+    memos = None if memo is None else jax.tree.unflatten(memo.tree, jax.device_put(leaves))
+    return Interaction(shown, jax.device_put(clicks), memos)

@@ -1,0 +1,69 @@
+"""One total order of everything that decides the models, behind one small protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from perturank.service.entries import Entry, Record
+
+
+class Transaction(Protocol):
+    """What may be done while nobody else writes: all of it becomes durable, or none."""
+
+    def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
+        """Add an entry at the end and return its position."""
+
+    def about(self, impression: bytes) -> list[Record]:
+        """Return the records of one impression, in order."""
+
+    def newest(self, model: str, kind: type) -> Record | None:
+        """Return the last record of this kind; not of impressions and feedback."""
+
+    def store(self, name: str, content: bytes) -> None:
+        """Keep bytes under a name, in place of what was there."""
+
+    def remove(self, name: str) -> None:
+        """Forget the bytes of this name."""
+
+    def remember(self, name: str, value: int) -> None:
+        """Keep a number under a name."""
+
+    def remembered(self, name: str) -> int:
+        """Return the number of this name; 0 where there is none."""
+
+
+class Log(Protocol):
+    """The log. Reading needs no transaction and sees only what is committed."""
+
+    @property
+    def secret(self) -> bytes:
+        """The key of the seals on impressions' names."""
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Begin to write; others wait. It is durable when the block has ended."""
+
+    def tail(self) -> int:
+        """Return the last position; 0: empty."""
+
+    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
+        """Yield the records behind a position, in order."""
+
+    def rare(self, after: int = 0) -> list[Record]:
+        """Return all records behind a position but impressions and feedback."""
+
+    def stored(self, name: str) -> bytes | None:
+        """Return the bytes kept under this name."""
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of stored bytes that begin so."""
+
+    def try_to_lead(self) -> bool:
+        """Return whether this process may learn: one at a time may, until it ends or loses its connection."""
+
+    def size(self) -> int:
+        """Return the bytes that the log takes."""
+
+    def close(self) -> None:
+        """Give back files and connections."""

@@ -1,0 +1,98 @@
+"""Group commit: one thread writes, and requests that come while the disk is busy share the next flush."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from perturank.errors import BadInput
+from perturank.service.log import Log, Transaction
+from perturank.service.refusals import NotReady
+
+T = TypeVar("T")
+MOST_AT_ONCE = 256
+
+Action = Callable[[Transaction], T]
+Waiting = tuple[Action[Any], "Future[Any]"]
+
+
+class Committer:
+    """Runs actions in order, many to a transaction; a future is done when its action is durable.
+
+    An action refuses by raising BadInput before it appends anything; the others of its transaction
+    are not touched by that. Any other failure fails all of them, and nothing is kept.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    def submit(self, action: Action[T]) -> Future[T]:
+        """Return the future result of the action."""
+        if self._closed.is_set():
+            raise NotReady("the service is stopping", "send it again in a moment")
+        future: Future[T] = Future()
+        self._waiting.put((action, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted, then stop."""
+        self._closed.set()
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            group, stopping = self._group()
+            if group:
+                self._commit(group)
+
+    def _group(self) -> tuple[list[Waiting], bool]:
+        """Return what is waiting, at least one, and whether to stop after it."""
+        first = self._waiting.get()
+        if first is None:
+            return [], True
+        group = [first]
+        with contextlib.suppress(queue.Empty):
+            while len(group) < MOST_AT_ONCE:
+                item = self._waiting.get_nowait()
+                if item is None:
+                    return group, True
+                group.append(item)
+        return group, False
+
+    def _commit(self, group: list[Waiting]) -> None:
+        results: list[tuple[Future[Any], Any]] = []
+        refused: list[tuple[Future[Any], BadInput]] = []
+        try:
+            with self._log.transaction() as transaction:
+                for action, future in group:
+                    try:
+                        results.append((future, action(transaction)))
+                    except BadInput as refusal:
+                        refused.append((future, refusal))
+        except BaseException as failure:
+            for _, future in group:
+                _settle(future, error=failure)
+            return
+        for future, result in results:
+            _settle(future, result)
+        for future, reason in refused:
+            _settle(future, error=reason)
+
+
+def _settle(future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    if not future.set_running_or_notify_cancel():  # whoever asked is gone
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

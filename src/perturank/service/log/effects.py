@@ -1,0 +1,77 @@
+"""What a piece of feedback does: each part counts once, however often and whenever it comes.
+
+| the impression is          | and the feedback                    | status   | effect                          |
+|----------------------------|-------------------------------------|----------|---------------------------------|
+| open                       | says something new                  | recorded | clicks are added; final: learned |
+| any                        | says nothing new                    | known    | none                            |
+| open                       | clicks what was not shown           | 422      | none                            |
+| final                      | clicks something new                | 409      | none: the last word was said    |
+| closed by its window       | clicks something new                | late     | kept in the log, not learned    |
+| given, not yet in the log  | anything, for the first time        | early    | counts if the impression comes  |
+| never given                | anything                            | 404      | none                            |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from perturank.service.entries import Closed, Deleted, Effect, Feedback, Impression, Record
+from perturank.service.log import Transaction
+from perturank.service.refusals import Contradiction, Refused
+from perturank.service.sealing import made_at
+
+Status = Literal["recorded", "known", "early", "late"]
+
+
+def give_feedback(
+    transaction: Transaction, model: str, impression: bytes, clicks: Sequence[str], final: bool
+) -> Status:
+    """Record the clicks and return what that did."""
+    records = transaction.about(impression)
+    shown = next((record for record in records if isinstance(record.entry, Impression)), None)
+    given = [record.entry for record in records if isinstance(record.entry, Feedback)]
+    clicked = {document for entry in given for document in entry.clicks}
+    news = [document for document in dict.fromkeys(clicks) if document not in clicked]
+    if shown is not None:
+        _check_shown(shown, clicks)
+    if not news and (not final or any(entry.final for entry in given)):
+        return "known"
+    if any(entry.final for entry in given):
+        raise Contradiction(f"the feedback was final before {news[0]!r} was clicked", "send final=true with the last")
+    effect = _effect(transaction, model, impression, shown)
+    if effect == "late" and not news:
+        return "known"
+    transaction.append(model, Feedback(news, final, effect), impression)
+    return "recorded" if effect == "counted" else effect
+
+
+def _effect(transaction: Transaction, model: str, impression: bytes, shown: Record | None) -> Effect:
+    closed = through(transaction, model)
+    if shown is None:
+        return "late" if made_at(impression) < closed else "early"
+    return "late" if shown.position <= closed else "counted"
+
+
+def through(transaction: Transaction, model: str) -> int:
+    """Return the position up to which the model's windows are closed."""
+    ends = (transaction.newest(model, Closed), transaction.newest(model, Deleted))
+    return max((_end(record) for record in ends if record is not None), default=0)
+
+
+def _end(record: Record) -> int:
+    return record.entry.through if isinstance(record.entry, Closed) else record.position
+
+
+def _check_shown(shown: Record, clicks: Sequence[str]) -> None:
+    assert isinstance(shown.entry, Impression)
+    stranger = next((document for document in clicks if document not in shown.entry.ids), None)
+    if stranger is not None:
+        raise Refused(f"document {stranger!r} was clicked but not shown", "send ids of this impression's ranking")
+
+
+def close_windows(transaction: Transaction, model: str, position: int) -> int | None:
+    """Close the windows of all impressions up to this position; None: they were closed before."""
+    if position <= through(transaction, model):
+        return None
+    return transaction.append(model, Closed(position))

@@ -1,0 +1,238 @@
+"""The log in PostgreSQL, for several machines: the same order, the same meaning.
+
+A sequence would number rows in the order of their inserts, which is not that of their commits. Here
+the last position stands in one row, locked from the begin of a transaction to its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from perturank.errors import BadInput
+from perturank.service.entries import FREQUENT, KINDS, Entry, Record, decoded, encoded
+from perturank.service.refusals import LogFull, NotReady
+from perturank.service.sealing import SECRET_BYTES
+
+FORMAT = 1
+PAGE = 500
+STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
+SCHEMA = f"""
+CREATE TABLE perturank_head (one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint, at bigint,
+                             format integer, secret bytea);
+CREATE TABLE perturank_numbers (name text PRIMARY KEY, value bigint NOT NULL);
+CREATE TABLE perturank_log (
+    position bigint PRIMARY KEY, at bigint NOT NULL, kind smallint NOT NULL, model text NOT NULL,
+    impression bytea, body bytea NOT NULL
+);
+ALTER TABLE perturank_log ALTER COLUMN body SET STORAGE EXTERNAL; -- it is deflated already
+CREATE INDEX perturank_by_impression ON perturank_log (impression) WHERE impression IS NOT NULL;
+CREATE INDEX perturank_rare ON perturank_log (model, kind, position) WHERE kind NOT IN {FREQUENT};
+CREATE INDEX perturank_rare_position ON perturank_log (position) WHERE kind NOT IN {FREQUENT};
+CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
+"""
+COLUMNS = "position, at, model, impression, body"
+# A machine that vanishes without a word must not hold the lock for long.
+SESSION = """
+SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
+SET tcp_keepalives_count = 3; SET idle_in_transaction_session_timeout = 30000
+"""
+
+
+class PostgresLog:
+    """A log in a database."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._url = url
+        self._mine = threading.local()
+        self._connections: list[psycopg.Connection[Any]] = []
+        self._lead: psycopg.Connection[Any] | None = None
+        self._prepare(create)
+        held, self.secret = self._one("SELECT format, secret FROM perturank_head")
+        self._lock = int.from_bytes(hashlib.blake2b(self.secret, digest_size=7).digest(), "big")
+        if held != FORMAT:
+            raise BadInput(f"the log has format {held}", f"this version reads format {FORMAT}")
+
+    def _prepare(self, create: bool) -> None:
+        try:
+            connection = self._connection()
+        except NotReady as error:
+            raise BadInput(str(error)) from None
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
+            if connection.execute("SELECT to_regclass('perturank_head')").fetchone() != (None,):
+                return
+            if not create:
+                raise BadInput("the database holds no log", "start one with `perturank serve`")
+            connection.execute(SCHEMA)
+            row = (0, 0, FORMAT, os.urandom(SECRET_BYTES))
+            connection.execute("INSERT INTO perturank_head (position, at, format, secret) VALUES (%s, %s, %s, %s)", row)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        try:
+            connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
+            connection.execute(SESSION)
+        except psycopg.OperationalError:
+            raise NotReady("the database cannot be reached", "check that it runs and its address") from None
+        self._connections.append(connection)
+        return connection
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        """Return this thread's own connection; a broken one is replaced."""
+        connection: psycopg.Connection[Any] | None = getattr(self._mine, "connection", None)
+        if connection is None or connection.closed:
+            if connection in self._connections:
+                self._connections.remove(connection)
+            connection = self._mine.connection = self._connect()
+        return connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[PostgresTransaction]:
+        """Begin to write; durable when the block has ended."""
+        try:
+            connection = self._connection()
+            with connection.transaction():
+                writing = PostgresTransaction(connection)
+                yield writing
+                writing.finish()
+        except (errors.DiskFull, errors.InsufficientResources) as error:
+            raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            raise NotReady("the database went away", "send it again in a moment") from None
+
+    def _all(self, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            return self._connection().execute(query, arguments).fetchall()
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            raise NotReady("the database went away", "send it again in a moment") from None
+
+    def _one(self, query: str, arguments: tuple[Any, ...] = ()) -> Any:
+        rows = self._all(query, arguments)
+        return rows[0] if rows else None
+
+    def tail(self) -> int:
+        """Return the last position."""
+        return int(self._one("SELECT position FROM perturank_head")[0])
+
+    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
+        """Yield the records behind a position, in order, a page at a time."""
+        end = self.tail() if through is None else through
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE position > %s AND position <= %s"
+        query += " AND model = %s" if model is not None else ""
+        while after < end:
+            arguments = (after, end) if model is None else (after, end, model)
+            rows = self._all(f"{query} ORDER BY position LIMIT {PAGE}", arguments)
+            if not rows:
+                return
+            yield from map(_record, rows)
+            after = rows[-1][0]
+
+    def rare(self, after: int = 0) -> list[Record]:
+        """Return all records behind a position but impressions and feedback."""
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE position > %s AND kind NOT IN {FREQUENT} ORDER BY position"
+        return [_record(row) for row in self._all(query, (after,))]
+
+    def stored(self, name: str) -> bytes | None:
+        """Return the bytes kept under this name."""
+        row = self._one("SELECT content FROM perturank_blobs WHERE name = %s", (name,))
+        return row and row[0]
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of stored bytes that begin so."""
+        query = 'SELECT name FROM perturank_blobs WHERE starts_with(name, %s) ORDER BY name COLLATE "C"'
+        return [row[0] for row in self._all(query, (prefix,))]
+
+    def try_to_lead(self) -> bool:
+        """Return whether this process holds the lock; the database frees it when the connection ends."""
+        if self._lead is None or self._lead.closed:
+            self._lead = self._connect()
+        try:
+            if _leads(self._lead):  # held locks are counted; one is enough
+                return True
+            row = self._lead.execute("SELECT pg_try_advisory_lock(%s)", (self._lock,)).fetchone()
+            return bool(row and row[0])
+        except psycopg.OperationalError:
+            raise NotReady("the database went away", "another learner may lead now") from None
+
+    def size(self) -> int:
+        """Return the bytes of log and stored versions, with indexes."""
+        query = "SELECT pg_total_relation_size('perturank_log') + pg_total_relation_size('perturank_blobs')"
+        return int(self._one(query)[0])
+
+    def close(self) -> None:
+        """Close every connection, and let another learner lead."""
+        while self._connections:
+            self._connections.pop().close()
+        self._lead = None
+        self._mine = threading.local()
+
+
+class PostgresTransaction:
+    """Writes while the head's row is locked."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        row = connection.execute("SELECT position, at FROM perturank_head FOR UPDATE").fetchone()
+        assert row is not None
+        self._position: int = row[0]
+        self._at = max(int(row[1]), time.time_ns() // 1_000_000)
+
+    def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
+        """Add an entry at the end and return its position."""
+        row = (self._position + 1, self._at, KINDS[type(entry)], model, impression, encoded(entry))
+        self._connection.execute("INSERT INTO perturank_log VALUES (%s, %s, %s, %s, %s, %s)", row)
+        self._position += 1
+        return self._position
+
+    def finish(self) -> None:
+        """Write where the log ends now."""
+        self._connection.execute("UPDATE perturank_head SET position = %s, at = %s", (self._position, self._at))
+
+    def about(self, impression: bytes) -> list[Record]:
+        """Return the records of one impression."""
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE impression = %s ORDER BY position"
+        return [_record(row) for row in self._connection.execute(query, (impression,))]
+
+    def newest(self, model: str, kind: type) -> Record | None:
+        """Return the last record of this kind."""
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE kind NOT IN {FREQUENT} AND model = %s AND kind = %s"
+        row = self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
+        return row and _record(row)
+
+    def store(self, name: str, content: bytes) -> None:
+        """Keep bytes under a name."""
+        query = (
+            "INSERT INTO perturank_blobs VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET content = EXCLUDED.content"
+        )
+        self._connection.execute(query, (name, content))
+
+    def remove(self, name: str) -> None:
+        """Forget the bytes of this name."""
+        self._connection.execute("DELETE FROM perturank_blobs WHERE name = %s", (name,))
+
+    def remember(self, name: str, value: int) -> None:
+        """Keep a number under a name."""
+        query = "INSERT INTO perturank_numbers VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value"
+        self._connection.execute(query, (name, value))
+
+    def remembered(self, name: str) -> int:
+        """Return the number of this name; 0 where there is none."""
+        row = self._connection.execute("SELECT value FROM perturank_numbers WHERE name = %s", (name,)).fetchone()
+        return int(row[0]) if row else 0
+
+
+def _leads(connection: psycopg.Connection[Any]) -> bool:
+    query = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()"
+    return connection.execute(query).fetchone() is not None
+
+
+def _record(row: tuple[int, int, str, bytes | None, bytes]) -> Record:
+    return Record(row[0], row[1], row[2], row[3], decoded(row[4]))

@@ -1,0 +1,210 @@
+"""The log in one SQLite file. Every commit is flushed to disk; one writer at a time, readers never wait."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from perturank.errors import BadInput
+from perturank.service.entries import FREQUENT, KINDS, Entry, Record, decoded, encoded
+from perturank.service.refusals import LogFull
+from perturank.service.sealing import SECRET_BYTES
+
+FORMAT = 1
+SECONDS_TO_WAIT = 30.0  # for another process that writes
+PAGE = 500  # records read at once
+
+SCHEMA = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE log (
+    position INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind INTEGER NOT NULL, model TEXT NOT NULL,
+    impression BLOB, body BLOB NOT NULL
+);
+CREATE INDEX by_impression ON log (impression) WHERE impression IS NOT NULL;
+CREATE INDEX rare ON log (model, kind, position) WHERE kind NOT IN {FREQUENT};
+CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
+CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
+"""
+COLUMNS = "position, at, model, impression, body"
+
+
+class SqliteLog:
+    """A log in a file; may be opened by several processes."""
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        if not create and not path.exists():
+            raise BadInput(f"there is no log {path}", "check the path, or start one with `perturank serve`")
+        self.path = path
+        self._lead: IO[str] | None = None
+        self._mine = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        try:
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            raise BadInput(f"{path} cannot be opened as a log ({error})", "name another file, or a backup") from None
+        self.secret: bytes = self._meta("secret")
+
+    def _prepare(self) -> None:
+        with _exclusive(self._connection()) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'log'").fetchone():
+                for statement in SCHEMA.split(";"):
+                    connection.execute(statement)
+                rows = [("format", FORMAT), ("secret", os.urandom(SECRET_BYTES))]
+                connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+        if self._meta("format") != FORMAT:
+            raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
+
+    def _connection(self) -> sqlite3.Connection:
+        """Return this thread's own connection."""
+        connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(
+                self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            self._mine.connection = connection
+            self._connections.append(connection)
+        return connection
+
+    def _meta(self, name: str) -> Any:
+        row = self._connection().execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return row and row[0]
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqliteTransaction]:
+        """Begin to write; durable when the block has ended."""
+        try:
+            with _exclusive(self._connection()) as connection:
+                yield SqliteTransaction(connection)
+        except sqlite3.OperationalError as error:
+            raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
+
+    def tail(self) -> int:
+        """Return the last position."""
+        return self._connection().execute("SELECT max(position) FROM log").fetchone()[0] or 0
+
+    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
+        """Yield the records behind a position, in order; a page at a time, so that writers are not held up."""
+        end = self.tail() if through is None else through
+        query = f"SELECT {COLUMNS} FROM log WHERE position > ? AND position <= ?"
+        query += " AND model = ?" if model is not None else ""
+        while after < end:
+            arguments = (after, end) if model is None else (after, end, model)
+            rows = self._connection().execute(f"{query} ORDER BY position LIMIT {PAGE}", arguments).fetchall()
+            if not rows:
+                return
+            yield from map(_record, rows)
+            after = rows[-1][0]
+
+    def rare(self, after: int = 0) -> list[Record]:
+        """Return all records behind a position but impressions and feedback."""
+        # Without the hint SQLite walks through all impressions.
+        where = f"position > ? AND kind NOT IN {FREQUENT}"
+        query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
+        return [_record(row) for row in self._connection().execute(query, (after,))]
+
+    def stored(self, name: str) -> bytes | None:
+        """Return the bytes kept under this name."""
+        row = self._connection().execute("SELECT content FROM blobs WHERE name = ?", (name,)).fetchone()
+        return row and row[0]
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of stored bytes that begin so."""
+        query = "SELECT name FROM blobs WHERE substr(name, 1, ?) = ? ORDER BY name"
+        return [row[0] for row in self._connection().execute(query, (len(prefix), prefix))]
+
+    def try_to_lead(self) -> bool:
+        """Return whether this process holds the lock file beside the log; it is free when the holder is gone."""
+        if self._lead is None:
+            file = self.path.with_name(self.path.name + "-learner").open("a")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                return False
+            self._lead = file
+        return True
+
+    def size(self) -> int:
+        """Return the bytes of the file and of what is not yet merged into it."""
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        """Close every connection, and let another learner lead."""
+        if self._lead is not None:
+            self._lead.close()
+            self._lead = None
+        while self._connections:
+            self._connections.pop().close()
+        self._mine = threading.local()
+
+
+class SqliteTransaction:
+    """Writes between BEGIN and COMMIT."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
+        self._position: int = row[0] if row else 0
+        last: int = row[1] if row else 0
+        self._at = max(last, time.time_ns() // 1_000_000)  # a clock that is set back does not turn the log around
+
+    def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
+        """Add an entry at the end and return its position."""
+        row = (self._position + 1, self._at, KINDS[type(entry)], model, impression, encoded(entry))
+        self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._position += 1
+        return self._position
+
+    def about(self, impression: bytes) -> list[Record]:
+        """Return the records of one impression."""
+        query = f"SELECT {COLUMNS} FROM log WHERE impression = ? ORDER BY position"
+        return [_record(row) for row in self._connection.execute(query, (impression,))]
+
+    def newest(self, model: str, kind: type) -> Record | None:
+        """Return the last record of this kind."""
+        query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ?"
+        row = self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
+        return row and _record(row)
+
+    def store(self, name: str, content: bytes) -> None:
+        """Keep bytes under a name."""
+        self._connection.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?)", (name, content))
+
+    def remove(self, name: str) -> None:
+        """Forget the bytes of this name."""
+        self._connection.execute("DELETE FROM blobs WHERE name = ?", (name,))
+
+    def remember(self, name: str, value: int) -> None:
+        """Keep a number under a name."""
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def remembered(self, name: str) -> int:
+        """Return the number of this name; 0 where there is none."""
+        row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else 0
+
+
+@contextmanager
+def _exclusive(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite ends it by itself on a full disk
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _record(row: tuple[int, int, str, bytes | None, bytes]) -> Record:
+    return Record(row[0], row[1], row[2], row[3], decoded(row[4]))

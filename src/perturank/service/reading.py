@@ -1,0 +1,109 @@
+"""Documents of a request as arrays: checked for number, names, shape and finiteness, and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from perturank.service.refusals import Refused, TooLarge
+from perturank.service.spec import Feature, Spec
+
+
+class Candidate(Protocol):
+    """A document as it was sent."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+    @property
+    def features(self) -> list[float] | dict[str, float]:
+        """Its features, as a list or by name."""
+
+    @property
+    def prior(self) -> float | None:
+        """Its score of today."""
+
+
+def check_ids(ids: Sequence[str], most: int) -> None:
+    """Refuse no documents, too many, and two of one name."""
+    if not ids:
+        raise Refused("there are no documents", "send at least one")
+    if len(ids) > most:
+        raise TooLarge(f"there are {len(ids)} documents", f"send at most {most}")
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = next(each for each in ids if each in seen or seen.add(each))  # type: ignore[func-returns-value]
+        raise Refused(f"two documents are named {twice!r}", "give each its own id")
+
+
+def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return features [n, d] and prior [n] (None: none was given)."""
+    check_ids([each.id for each in documents], most)
+    rows = [_row(each, spec) for each in documents]
+    try:
+        features = np.asarray(rows, np.float64)
+    except ValueError:
+        features = np.zeros(0)
+    if features.shape != (len(rows), spec.n_features):
+        wrong = next(each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features)
+        raise Refused(f"document {wrong.id!r} has {len(wrong.features)} features", f"the model has {spec.n_features}")
+    priors = [each.prior for each in documents]
+    if all(prior is None for prior in priors):
+        return finite(_scaled(features, spec), "features"), None
+    if any(prior is None for prior in priors):
+        raise Refused("some documents have a prior and some have none", "give it to all or to none")
+    return finite(_scaled(features, spec), "features"), finite(np.asarray(priors, np.float64), "prior")
+
+
+def of_bytes(
+    ids: Sequence[str], features: bytes, prior: bytes | None, spec: Spec, most: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return features [n, d] and prior [n] of the binary form."""
+    check_ids(ids, most)
+    n, d = len(ids), spec.n_features
+    if len(features) != 4 * n * d or (prior is not None and len(prior) != 4 * n):
+        raise Refused(f"features have {len(features)} bytes", f"{n} documents of {d} float32 have {4 * n * d}")
+    rows = np.frombuffer(features, "<f4").reshape(n, d)
+    rows = rows if spec.features is None else _scaled(rows.astype(np.float64), spec)
+    return finite(rows, "features"), None if prior is None else finite(np.frombuffer(prior, "<f4"), "prior")
+
+
+def finite(values: np.ndarray, name: str) -> np.ndarray:
+    """Return the values as float32; what is not finite there is refused."""
+    with np.errstate(over="ignore"):
+        small = values.astype(np.float32)
+    if not np.isfinite(small).all():
+        where = [int(i) for i in np.argwhere(~np.isfinite(small))[0]]
+        raise Refused(f"{name}{where} is not a finite float32", "send finite numbers")
+    return small
+
+
+def _row(document: Candidate, spec: Spec) -> list[float]:
+    given = document.features
+    if isinstance(given, list):
+        return given
+    if spec.features is None:
+        raise Refused("the model's features have no names", "send features as a list, or name them with PUT")
+    if len(given) > len(spec.features) or not given.keys() <= {feature.name for feature in spec.features}:
+        stranger = next(iter(given.keys() - {feature.name for feature in spec.features}))
+        raise Refused(f"document {document.id!r} has a feature {stranger!r}", "the model knows no such feature")
+    return [_named(given, feature, document.id) for feature in spec.features]
+
+
+def _named(given: dict[str, float], feature: Feature, document: str) -> float:
+    if feature.name in given:
+        return given[feature.name]
+    if feature.missing is None:
+        raise Refused(f"document {document!r} lacks feature {feature.name!r}", "send it, or give it a `missing` value")
+    return feature.missing * feature.scale + feature.shift  # so that scaling returns what was asked for
+
+
+def _scaled(rows: np.ndarray, spec: Spec) -> np.ndarray:
+    if spec.features is None:
+        return rows
+    shift, scale = (np.array([getattr(f, name) for f in spec.features]) for name in ("shift", "scale"))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (rows - shift) / scale

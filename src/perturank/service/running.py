@@ -1,0 +1,76 @@
+"""A learner as a process: it works until it is told to stop, or until its parent is gone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from perturank.errors import BadInput
+from perturank.service.foresight import Foresight
+from perturank.service.learner import Learner, Superseded
+from perturank.service.lessons import AT_ONCE
+from perturank.service.log import Log
+from perturank.service.refusals import NotReady
+
+SECONDS_TO_TRY_AGAIN = 1.0
+SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
+
+lines = logging.getLogger("perturank.service")
+
+
+class Stop:
+    """Set by SIGTERM or Ctrl-C; waited for between two steps, so that a step is never cut in half."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._set)
+
+    def _set(self, number: int, frame: FrameType | None) -> None:
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it is time to stop, at the latest after so many seconds."""
+        return self._event.wait(seconds)
+
+
+def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner | None:
+    """Learn from the log as it grows; `once`: until there is nothing more to learn."""
+    if with_parent:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    stop = Stop()
+    while not stop.wait(0):
+        try:
+            if log.try_to_lead():
+                return _led(log, stop, once)
+            if once:
+                raise BadInput("another learner is at work on this log", "it learns all there is")
+        except (NotReady, Superseded) as error:
+            if once:
+                raise
+            lines.warning("the learner begins again: %s", error)
+        stop.wait(SECONDS_TO_TRY_AGAIN)
+    return None
+
+
+def _led(log: Log, stop: Stop, once: bool) -> Learner:
+    learner, foresight = Learner(log), Foresight()
+    while not stop.wait(0):
+        if not once:
+            foresight.look(learner)
+        n = learner.step()
+        if (once and n == 0) or (not once and n < AT_ONCE and stop.wait(SECONDS_IDLE)):
+            break
+    learner.close()
+    return learner
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of stdin, which the parent holds open: it ends however the parent does."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    os._exit(0)  # the log is whole at any moment: nothing need be finished

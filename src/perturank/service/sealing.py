@@ -1,0 +1,47 @@
+"""Names of impressions: when it was made, chance, and a seal that tells our own names from made-up ones.
+
+A sealed name that is not in the log is feedback that came early; one without the seal is nobody's.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+
+from perturank.service.refusals import NotKnown
+
+N_POSITION, N_CHANCE, N_SEAL = 5, 7, 8
+SECRET_BYTES = 32
+
+
+def fresh(position: int) -> bytes:
+    """Return a new name, made when the log ended at this position; 12 bytes."""
+    return position.to_bytes(N_POSITION, "big") + os.urandom(N_CHANCE)
+
+
+def made_at(name: bytes) -> int:
+    """Return the position at which the log ended when the name was made."""
+    return int.from_bytes(name[:N_POSITION], "big")
+
+
+def sealed(name: bytes, model: str, secret: bytes) -> str:
+    """Return the name as clients see it: URL-safe, with the seal; 27 characters."""
+    return base64.urlsafe_b64encode(name + _seal(name, model, secret)).rstrip(b"=").decode()
+
+
+def opened(text: str, model: str, secret: bytes) -> bytes:
+    """Return the name behind the text; one that this log did not give for this model is refused."""
+    try:
+        content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        content = b""
+    name, seal = content[: N_POSITION + N_CHANCE], content[N_POSITION + N_CHANCE :]
+    if not hmac.compare_digest(seal, _seal(name, model, secret)) or sealed(name, model, secret) != text:
+        raise NotKnown(f"impression {text[:40]!r} was not given by this model", "send back what /rank answered")
+    return name
+
+
+def _seal(name: bytes, model: str, secret: bytes) -> bytes:
+    return hashlib.blake2b(name + model.encode(), key=secret, digest_size=N_SEAL).digest()

@@ -1,0 +1,165 @@
+"""The service itself, without HTTP: lists, feedback and models on top of the log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import numpy as np
+
+from perturank.service import changing, listing, snapshots
+from perturank.service.entries import Impression
+from perturank.service.hosting import Host, Hosted
+from perturank.service.log import Log, Transaction
+from perturank.service.log.committing import Committer
+from perturank.service.log.effects import Status, close_windows, give_feedback
+from perturank.service.packing import packed
+from perturank.service.refusals import Refused
+from perturank.service.sealing import fresh, opened, sealed
+from perturank.service.settings import ServeSettings
+from perturank.service.spec import Mode, Spec
+from perturank.service.windows import Windows
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A list as it is answered."""
+
+    impression: str
+    ids: list[str]
+    certain: list[bool]
+    propensity: float | None
+    version: int
+
+
+class Service:
+    """One serving process: the models it holds, and its way into the log."""
+
+    def __init__(self, log: Log, settings: ServeSettings) -> None:
+        self.log, self.settings = log, settings
+        self.committer = Committer(log)
+        self.host = Host(log, settings.documents)
+        self.windows = Windows()
+        self._tail = log.tail()
+        self.refresh()
+        for held in self.host.all():  # what was shown before we started
+            self.windows.note(held.name, self._tail)
+
+    def refresh(self) -> None:
+        """Take in what others wrote."""
+        self.host.refresh()
+        self._tail = self.log.tail()
+
+    def close_windows(self) -> None:
+        """Write into the log which windows are over."""
+        for held in self.host.all():
+            position = self.windows.due(held.name, held.spec.window)
+            if position is not None:
+                self.committer.submit(_closing(held.name, position)).result()
+
+    def model(self, name: str, n_features: int | None = None) -> Hosted:
+        """Return a model; on loopback the first request makes the default one."""
+        if name not in self.host:
+            self.refresh()  # another process may have made it a moment ago
+        if name == DEFAULT and n_features is not None and self.settings.is_loopback:
+            if DEFAULT not in self.host:
+                self.put(DEFAULT, Spec(n_features=n_features), only_new=True)
+        return self.host.get(name)
+
+    def rank(
+        self,
+        held: Hosted,
+        ids: Sequence[str],
+        features: np.ndarray,
+        prior: np.ndarray | None,
+        *,
+        top: int | None = None,
+        mode: Mode = "learn",
+        source: str | None = None,
+    ) -> Future[Shown]:
+        """Return the list to show, once its impression is durable."""
+        top = held.spec.places if top is None else top
+        drawn = listing.listed(held.ranker, held.spec, features, prior, top)
+        rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
+        certain = [free == 1 for free in drawn.free] if mode == "learn" else [True] * len(rows)
+        log_propensity = drawn.log_propensity if mode == "learn" else 0.0
+        entry = Impression(
+            held.generation,
+            held.version,
+            mode,
+            [ids[row] for row in rows],
+            log_propensity,
+            packed(features[rows], None if prior is None else prior[rows], drawn.memo if mode == "learn" else []),
+            source,
+            [ids[row] for row in drawn.order] if mode == "shadow" else None,
+        )
+        name = fresh(self._tail)
+        propensity = None if log_propensity is None else math.exp(log_propensity)
+        shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
+
+        def write(transaction: Transaction) -> Shown:
+            self.windows.note(held.name, transaction.append(held.name, entry, name))
+            return shown
+
+        return self.committer.submit(write)
+
+    def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
+        """Return what the feedback did, once that is durable."""
+        name = opened(impression, model, self.log.secret)
+        return self.committer.submit(lambda transaction: give_feedback(transaction, model, name, clicks, final))
+
+    def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
+        """Make or change a model; return whether its learning begins anew."""
+        checked = spec.checked()
+        start = checked.start()  # before it is in the log: what cannot be made must not get there
+        if checked.is_limited and not listing.has_propensity(start, checked.places):
+            raise Refused(f"{spec.ranker} does not know the probability of its lists", "leave exploration unlimited")
+        anew = self.committer.submit(
+            lambda transaction: changing.put(transaction, model, checked, only_new=only_new)
+        ).result()
+        self.refresh()
+        return anew
+
+    def delete(self, model: str) -> None:
+        """Delete a model with everything that was stored for it."""
+        names = self.log.names(f"{model}/")
+        self.committer.submit(lambda transaction: changing.delete(transaction, model, names)).result()
+        self.refresh()
+
+    def pin(self, model: str, version: int | None) -> None:
+        """Serve a version whatever is learned; None: the newest again."""
+        stored = set(snapshots.versions(self.log, model)) & set(self.host.get(model).published)
+        self.committer.submit(lambda transaction: changing.pin(transaction, model, version, stored)).result()
+        self.refresh()
+
+    def roll_back(self, model: str, version: int) -> None:
+        """Let learning go on from an earlier version."""
+        published = set(self.host.get(model).published)
+        self.committer.submit(lambda transaction: changing.roll_back(transaction, model, version, published)).result()
+
+    def bring(self, model: str, content: bytes) -> None:
+        """Let learning go on from a ranker that was saved elsewhere."""
+        self.committer.submit(lambda transaction: changing.bring(transaction, model, content)).result()
+
+    def file(self, model: str) -> bytes:
+        """Return the served version as a file that `perturank.load` reads."""
+        held = self.host.get(model)
+        return snapshots.state_bytes(held.ranker, model=model, learned_version=held.version)
+
+    def close(self) -> None:
+        """Finish what is under way."""
+        self.committer.close()
+
+
+def _closing(model: str, position: int) -> Callable[[Transaction], int | None]:
+    return lambda transaction: close_windows(transaction, model, position)
+
+
+def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
+    """Return the caller's own order: by its prior, or as the documents were sent."""
+    order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
+    return order[:top]

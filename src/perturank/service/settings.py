@@ -1,0 +1,70 @@
+"""The settings of a serving process: one frozen object, from flags, the environment and a TOML file."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from perturank.errors import BadInput, unknown
+from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, Limit, Settings, hyper
+
+PREFIX = "PERTURANK_"
+PORT = Limit(lambda v: 0 <= v < 65536, "must be between 0 and 65535")
+
+
+@dataclass(frozen=True)
+class ServeSettings(Settings):
+    """Everything that decides how `perturank serve` behaves."""
+
+    host: str = hyper("127.0.0.1", "address to listen on; any but loopback needs keys")
+    port: int = hyper(8765, "port to listen on; 0: a free one", "", PORT)
+    log: str = hyper("sqlite:///perturank.db", "sqlite:///FILE or postgresql://…")
+    learner: Literal["child", "none"] = hyper("child", "child: learn in a process of its own; none: elsewhere")
+    keys: str | None = hyper(None, "file of API keys, as `perturank keys` writes it; none: no key is asked for")
+    body_bytes: int = hyper(8_000_000, "largest body of a request", "", AT_LEAST_ONE)
+    documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
+    batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
+    rate: float = hyper(2000.0, "requests a second that a key may send", "", POSITIVE)
+    compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def checked(self) -> ServeSettings:
+        """Return itself if it is safe to start."""
+        if not self.is_loopback and self.keys is None:
+            raise BadInput(f"{self.host} can be reached by others and no key is asked for", "give --keys FILE")
+        return self
+
+
+def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None) -> ServeSettings:
+    """Return the settings: a flag counts before the environment, that before the file, that before the default."""
+    settings = ServeSettings()
+    names = settings.as_dict()
+    if file is not None:
+        settings = settings.changed(**_of_file(file))
+    texts = {name: environment[PREFIX + name.upper()] for name in names if PREFIX + name.upper() in environment}
+    settings = settings.parsed(texts)
+    return settings.changed(**{name: value for name, value in flags.items() if value is not None})
+
+
+def _of_file(file: Path) -> dict[str, Any]:
+    try:
+        held = tomllib.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{file} cannot be read as TOML ({error})", "write [serve] and name = value") from None
+    strangers = [name for name in held if name != "serve"]
+    if strangers:
+        raise unknown("table", strangers[0], ["serve"])
+    return dict(held.get("serve", {}))

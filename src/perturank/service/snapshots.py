@@ -1,0 +1,66 @@
+"""Rankers as bytes in the log: what serving needs (a version), and all that learning needs (a state)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from perturank import storage
+from perturank.core import Ranker
+from perturank.service.log import Log
+from perturank.service.spec import Spec
+
+ONLY_LEARNING = ".history"  # grows with the clicks; ranking never looks at it
+KEPT = 20  # newest versions; older ones are rebuilt from the log when somebody asks
+
+
+def version_name(model: str, version: int) -> str:
+    """Return the name under which a version is stored; names sort as versions do."""
+    return f"{model}/version/{version:012d}"
+
+
+def state_name(model: str) -> str:
+    """Return the name under which the learner's state is stored."""
+    return f"{model}/state"
+
+
+def version_bytes(ranker: Ranker, **header: Any) -> bytes:
+    """Return the ranker as far as serving needs it."""
+    arrays = {name: array for name, array in storage.arrays_of(ranker).items() if not name.startswith(ONLY_LEARNING)}
+    return storage.packed(arrays, storage.header_of(ranker) | header)
+
+
+def state_bytes(ranker: Ranker, **header: Any) -> bytes:
+    """Return the whole ranker."""
+    return storage.packed(storage.arrays_of(ranker), storage.header_of(ranker) | header)
+
+
+def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Ranker, dict[str, Any]]:
+    """Return a ranker from its bytes, and the header; with its spec, what serving does not need may be missing."""
+    arrays, header = storage.unpacked(content, name)
+    if spec is None:
+        return storage.restored(arrays, header, name), header
+    start = spec.start()
+    blank = {k: v for k, v in storage.arrays_of(start).items() if k.startswith(ONLY_LEARNING)}
+    return storage.filled(start, blank | arrays, name), header
+
+
+def digest(ranker: Ranker) -> bytes:
+    """Return 16 bytes that differ when any bit of any array does."""
+    summed = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(storage.arrays_of(ranker).items()):
+        summed.update(f"{name} {array.dtype} {array.shape} ".encode())
+        summed.update(np.ascontiguousarray(array).data)
+    return summed.digest()
+
+
+def sum_of(content: bytes) -> bytes:
+    """Return 16 bytes that differ when any of these do."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def versions(log: Log, model: str) -> list[int]:
+    """Return the versions whose bytes are stored, oldest first."""
+    return [int(name.rpartition("/")[2]) for name in log.names(f"{model}/version/")]

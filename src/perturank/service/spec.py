@@ -1,0 +1,127 @@
+"""What decides a model beside its clicks: ranker, features, window, exploration, seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import equinox as eqx
+import jax
+import msgspec
+
+from perturank.catalogue import published
+from perturank.core import Ranker
+from perturank.errors import BadInput
+from perturank.hyperparameters import Settings
+from perturank.service.refusals import Refused
+from perturank.simulation import START, streams
+
+MOST_PLACES = 100
+MOST_FEATURES = 10_000
+MOST_LAYERS = 16
+MOST_BYTES = 1_000_000_000
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A named feature: x becomes (x - shift) / scale, and a document that lacks it gets `missing` instead."""
+
+    name: Name
+    shift: float = 0.0
+    scale: float = 1.0
+    missing: float | None = None  # of the scaled feature; none: it must be given
+
+
+class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How far exploration may go: the probability that is logged accounts for all three."""
+
+    protected: Count = 0  # so many top places always show the best estimate
+    displacement: Count | None = None  # places a document may stand away from where the best estimate has it
+    share: Share = 1.0  # of the lists that explore at all
+
+
+class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A model in words. Changing what decides learning (ranker, settings, features, places, seed) starts it anew."""
+
+    n_features: Annotated[int, msgspec.Meta(ge=1, le=MOST_FEATURES)]
+    ranker: Name = "p2neurrank"
+    settings: dict[str, Any] = {}
+    features: tuple[Feature, ...] | None = None
+    places: Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)] = 10
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 1
+    window: Annotated[float, msgspec.Meta(gt=0, le=31 * 86400)] = 1800.0  # seconds that feedback may take
+    exploration: Exploration = Exploration()
+    cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of one source among CAP_AMONG
+
+    def checked(self) -> Spec:
+        """Return itself if it can be made."""
+        try:
+            chosen = self.chosen_settings()
+        except BadInput as error:
+            raise Refused(str(error), "see `perturank rankers` for what there is") from None
+        _check_size(self, chosen)
+        if self.features is not None:
+            _check_features(self.features, self.n_features)
+        return msgspec.structs.replace(self, settings=chosen.as_dict())
+
+    def chosen_settings(self) -> Settings:
+        """Return the ranker's settings with this model's changes."""
+        return published(self.ranker).settings.changed(**self.settings)
+
+    def start(self) -> Ranker:
+        """Return the ranker that has learned nothing, the same one every time."""
+        return _start(self.ranker, self.chosen_settings(), self.n_features, self.seed)
+
+    @classmethod
+    def other(cls, ranker: str, changes: Mapping[str, str], seed: int) -> Spec:
+        """Return another ranker in words, for a replay; the rest is the model's own."""
+        settings = published(ranker).settings.parsed(changes)
+        return cls(n_features=1, ranker=ranker, settings=settings.as_dict(), seed=seed)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether exploration is held back at all."""
+        return self.exploration != Exploration()
+
+    def learns_like(self, other: Spec) -> bool:
+        """Return whether what the other has learned can be kept."""
+        return all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
+
+
+@lru_cache(maxsize=32)  # making one compiles a program
+def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranker:
+    return published(ranker).make(n_features, streams(seed)[START], settings)
+
+
+CAP_AMONG = 1000
+DECIDES_LEARNING = ("n_features", "ranker", "settings", "features", "places", "seed")
+Mode = Literal["learn", "exploit", "shadow"]
+
+
+def _check_size(spec: Spec, settings: Settings) -> None:
+    """Refuse a ranker that would not fit the machine, before it is made."""
+    lists = [value for value in settings.as_dict().values() if isinstance(value, list)]
+    if any(len(value) > MOST_LAYERS for value in lists):
+        raise Refused(f"a setting has more than {MOST_LAYERS} numbers", "use fewer layers")
+    entry = published(spec.ranker)
+    shape = eqx.filter_eval_shape(lambda key: entry.start(settings, spec.n_features, key), jax.random.key(0))
+    n_bytes = sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shape) if hasattr(leaf, "shape"))
+    if n_bytes > MOST_BYTES:
+        raise Refused(f"the ranker would take {n_bytes / 1e9:.1f} GB", "use fewer or narrower layers, or fewer rankers")
+
+
+def _check_features(features: tuple[Feature, ...], n_features: int) -> None:
+    names = [feature.name for feature in features]
+    if len(names) != n_features:
+        raise Refused(f"{len(names)} features are named, n_features is {n_features}", "name every feature")
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise Refused(f"two features are named {twice!r}", "give each its own name")
+    zero = next((feature.name for feature in features if feature.scale == 0), None)
+    if zero is not None:
+        raise Refused(f"the scale of feature {zero!r} is 0", "divide by something else")

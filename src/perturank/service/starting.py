@@ -1,0 +1,135 @@
+"""`perturank serve`: one process that answers, one child that learns, and both end together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from perturank.errors import BadInput
+from perturank.service.api.application import application
+from perturank.service.log.opening import SQLITE, open_log
+from perturank.service.log.wal import n_unfinished_bytes
+from perturank.service.service import Service
+from perturank.service.settings import ServeSettings
+
+SECONDS_TO_DRAIN = 10
+SECONDS_BETWEEN_LOOKS = 0.1
+SECONDS_TO_START_AGAIN = 1.0
+COMMAND = "from perturank.cli import main; main()"
+
+lines = logging.getLogger("perturank.service")
+
+
+def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
+    settings = settings.checked()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    _report_unfinished(settings.log)
+    with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
+        service = Service(log, settings)
+        config = uvicorn.Config(
+            application(service),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=SECONDS_TO_DRAIN,
+            server_header=False,
+        )
+        with _learner(settings):
+            say(welcome(f"http://{_address(listening)}"))
+            with _quiet_end():
+                uvicorn.Server(config).run(sockets=[listening])
+        service.close()
+
+
+def _report_unfinished(log: str) -> None:
+    """Say so where the last run ended in the middle of a transaction."""
+    n = n_unfinished_bytes(Path(log.removeprefix(SQLITE))) if log.startswith(SQLITE) else 0
+    if n:
+        lines.warning("the log ends inside a transaction: %d bytes are dropped, everything before them is whole", n)
+
+
+@contextmanager
+def _quiet_end() -> Iterator[None]:
+    """Let the signal that stopped the server be the end of it: uvicorn raises it once more when it has drained."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _bound(settings: ServeSettings) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((settings.host, settings.port))
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            raise BadInput(f"cannot listen on {where}: {error.strerror}", "choose another --host or --port") from None
+        listening.listen(1024)
+        yield listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextmanager
+def _learner(settings: ServeSettings) -> Iterator[None]:
+    """Run a learner beside the block: started afresh, not forked, since JAX has threads; it ends with us."""
+    if settings.learner == "none":
+        yield
+        return
+    stopping = threading.Event()
+    keeper = threading.Thread(target=_keep_learning, args=(settings.log, stopping), daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        keeper.join()
+
+
+def _keep_learning(log: str, stopping: threading.Event) -> None:
+    """Start a learner, and another one when it dies."""
+    command = [sys.executable, "-c", COMMAND, "learn", "--log", log, "--with-parent"]
+    while not stopping.is_set():
+        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+        while child.poll() is None and not stopping.wait(SECONDS_BETWEEN_LOOKS):
+            pass
+        if stopping.is_set():
+            _ended(child)
+        else:
+            lines.warning("the learner ended with code %d; another one starts", child.returncode)
+            stopping.wait(SECONDS_TO_START_AGAIN)
+
+
+def _ended(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(SECONDS_TO_DRAIN)
+    child.kill()
+    child.wait()
+
+
+def welcome(address: str) -> str:
+    """Return what is printed at the start: the address, and a request to try."""
+    body = '{"documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}]}'
+    return (
+        f"perturank serves at {address} (documentation: {address}/docs)\n"
+        f"try: curl {address}/v1/models/default/rank -H 'content-type: application/json' -d '{body}'"
+    )

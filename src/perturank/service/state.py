@@ -1,0 +1,123 @@
+"""What the log has made of one model so far: a pure function of the records that it was given, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from perturank.core import Ranker
+from perturank.service import lessons
+from perturank.service.entries import Batch, Changed, Deleted, Imported, Impression, Record, RolledBack, Snapshot
+from perturank.service.spec import Spec
+from perturank.service.tracking import Completed, Tracker
+
+
+@dataclass
+class Recall:
+    """Where a state finds what its records only point to."""
+
+    version: Callable[[str, int], Ranker]  # the whole ranker of an earlier version
+    blob: Callable[[str], Ranker]
+
+
+@dataclass
+class State:
+    """One model as the learner has it. Replay and live learning differ in nothing but who wrote the batches."""
+
+    model: str
+    recall: Recall
+    instead: Spec | None = None  # replay under another ranker
+    spec: Spec | None = None  # None: not made yet, or deleted
+    ranker: Ranker | None = None
+    at: int = 0  # the last record taken; earlier ones are passed over
+    generation: int = 0
+    version: int = 0
+    learned: int = 0
+    unpublished: bool = False  # something was learned since the last version
+    batched: int = 0  # completed up to here is learned
+    tracker: Tracker = field(default_factory=Tracker)
+    queue: deque[Completed] = field(default_factory=deque)
+
+    def take(self, record: Record) -> None:
+        """Go on by one record of this model."""
+        if record.position <= self.at:
+            return
+        self.at = record.position
+        match record.entry:
+            case Changed() as change:
+                self._change(record.position, change)
+            case Deleted():
+                self._begin(record.position, None)
+            case Batch() as batch:
+                self._learn(batch)
+            case RolledBack(version=version):
+                self._turn(self.recall.version(self.model, version))
+            case Imported(blob=blob):
+                self._turn(self.recall.blob(blob))
+            case Snapshot() as snapshot:
+                self.version = snapshot.version
+                self.unpublished &= snapshot.generation != self.generation
+            case Impression(generation=generation) if generation != self.generation:
+                return
+            case _:
+                self.queue.extend(self.tracker.take(record))
+
+    def _change(self, position: int, change: Changed) -> None:
+        if change.generation == self.generation and self.spec is not None:
+            self.spec = self._instead_of(change.spec)
+        else:
+            self._begin(position, change.spec)
+
+    def _begin(self, position: int, spec: Spec | None) -> None:
+        self.spec = spec and self._instead_of(spec)
+        self.ranker = self.spec.start() if self.spec is not None else None
+        self.generation, self.learned, self.unpublished = position, 0, False
+        self.tracker, self.queue = Tracker(), deque()
+
+    def _instead_of(self, spec: Spec) -> Spec:
+        if self.instead is None:
+            return spec
+        other = self.instead
+        return msgspec.structs.replace(spec, ranker=other.ranker, settings=other.settings, seed=other.seed)
+
+    def _turn(self, ranker: Ranker) -> None:
+        self.ranker, self.unpublished = ranker, True
+
+    def _learn(self, batch: Batch) -> None:
+        """Learn what was completed up to the batch's boundary, in the order in which it was."""
+        chosen: list[Completed] = []
+        while self.queue and self.queue[0].at <= batch.through:
+            completed = self.queue.popleft()
+            if completed.name not in batch.skipped and self._fits(completed):
+                chosen.append(completed)
+        self.batched = batch.through
+        if self.spec is None or self.ranker is None or not chosen:
+            return
+        self.ranker = lessons.after(
+            self.ranker,
+            chosen,
+            seed=self.spec.seed,
+            learned=self.learned,
+            places=self.spec.places,
+            own=self.instead is None,
+        )
+        self.learned += len(chosen)
+        self.unpublished = True
+
+    def _fits(self, completed: Completed) -> bool:
+        """Return whether it can be learned from: a list that the ranker has not drawn has no memo."""
+        if completed.shown.mode == "learn" or self.instead is not None:
+            return True
+        assert self.spec is not None
+        assert self.ranker is not None
+        return not lessons.Memo.of(self.ranker, self.spec.places).is_needed
+
+    @property
+    def needed_from(self) -> int | None:
+        """The oldest position that must be read again to know what waits; None: nothing does."""
+        waiting = [each.position for each in self.queue]
+        oldest = self.tracker.oldest
+        return min([*waiting, oldest] if oldest is not None else waiting, default=None)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from perturank.service.api.application import application
+from perturank.service.log.sqlite import SqliteLog
+from perturank.service.service import Service
+from perturank.service.settings import ServeSettings
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    log = SqliteLog(tmp_path / "log.db")
+    made = Service(log, ServeSettings(documents=16, batch=5, body_bytes=20_000))
+    yield made
+    made.close()
+    log.close()
+
+
+@pytest.fixture
+def http(service: Service) -> Iterator[TestClient]:
+    with TestClient(application(service)) as client:
+        yield client

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from perturank.service.api.application import application
+from perturank.service.api.openapi import document
+from perturank.service.api.routes import ROUTES
+from perturank.service.keys import add_key
+from perturank.service.log.sqlite import SqliteLog
+from perturank.service.service import Service
+from perturank.service.settings import ServeSettings
+
+SPEC = {"n_features": 2, "ranker": "random"}
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Iterator[tuple[TestClient, dict[str, dict[str, str]]]]:
+    file = tmp_path / "keys"
+    made = {
+        "admin": add_key(file, "admin", ("admin",), None),
+        "serve": add_key(file, "serve", ("serve",), None),
+        "one": add_key(file, "one", ("serve",), ("m",)),
+    }
+    log = SqliteLog(tmp_path / "log.db")
+    service = Service(log, ServeSettings(documents=16, keys=str(file), rate=30.0))
+    with TestClient(application(service)) as client:
+        yield client, {name: {"authorization": f"Bearer {key}"} for name, key in made.items()}
+    service.close()
+    log.close()
+
+
+def test_keys_open_what_their_scope_says(keyed: tuple[TestClient, dict[str, dict[str, str]]]) -> None:
+    http, keys = keyed
+    assert http.put("/v1/models/m", json=SPEC).status_code == 401
+    assert http.put("/v1/models/m", json=SPEC, headers={"authorization": "Bearer pr_x"}).status_code == 401
+    assert http.put("/v1/models/m", json=SPEC, headers=keys["serve"]).status_code == 403
+    assert http.put("/v1/models/m", json=SPEC, headers=keys["admin"]).status_code == 201
+    assert http.put("/v1/models/n", json=SPEC, headers=keys["admin"]).status_code == 201
+    body = {"documents": [{"id": "a", "features": [1, 2]}]}
+    for name, model, status in [("serve", "m", 200), ("one", "m", 200), ("one", "n", 403), ("admin", "n", 200)]:
+        assert http.post(f"/v1/models/{model}/rank", json=body, headers=keys[name]).status_code == status
+    assert http.get("/healthz").status_code == 200
+
+
+def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict[str, dict[str, str]]]) -> None:
+    http, keys = keyed
+    answers = [http.get("/v1/models/x", headers=keys["serve"]) for _ in range(200)]
+    assert {answer.status_code for answer in answers} == {404, 429}
+    assert next(a for a in answers if a.status_code == 429).headers["retry-after"] == "1"
+
+
+def test_no_secret_is_ever_in_a_log_line(
+    keyed: tuple[TestClient, dict[str, dict[str, str]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    http, keys = keyed
+    with caplog.at_level(logging.INFO):
+        http.get("/v1/models", headers=keys["admin"])
+    assert "GET /v1/models" in caplog.text
+    assert keys["admin"]["authorization"].split()[1] not in caplog.text
+
+
+def test_every_answer_and_its_log_line_carry_the_request_id(http: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "perturank.service"):
+        answer = http.get("/v1/models/none", headers={"x-request-id": "abc-1"})
+        other = http.get("/v1/models/none", headers={"x-request-id": "bad id\x01"})
+    assert answer.headers["x-request-id"] == "abc-1" == answer.json()["instance"]
+    assert other.headers["x-request-id"] != "bad id\x01"
+    assert "abc-1 GET /v1/models/none 404" in caplog.text
+
+
+def test_what_does_not_exist_is_a_problem_too(http: TestClient) -> None:
+    for answer in (http.get("/nowhere"), http.patch("/v1/models/m")):
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["status"] == answer.status_code
+
+
+def test_health_readiness_and_metrics(http: TestClient) -> None:
+    assert http.get("/healthz").json() == {"status": "alive"}
+    assert http.get("/readyz").json() == {"status": "ready", "to_compile": 0, "faults": []}
+    http.get("/v1/models/none")
+    page = http.get("/metrics").text
+    assert 'perturank_requests_total{method="GET",path="/v1/models/{model}",status="404"} 1.0' in page
+    assert "perturank_log_bytes" in page
+
+
+def test_the_openapi_document_describes_every_route(http: TestClient) -> None:
+    served = http.get("/openapi.json").json()
+    assert served == document()
+    assert served["openapi"] == "3.1.0"
+    assert {(path, m.upper()) for path, ops in served["paths"].items() for m in ops} == {
+        (route.path, route.method) for route in ROUTES
+    }
+    assert "Rank" in served["components"]["schemas"]
+
+
+def test_the_page_of_documentation_asks_nobody_else(http: TestClient) -> None:
+    page = http.get("/docs").text
+    assert "POST /v1/models/{model}/rank" in page
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page

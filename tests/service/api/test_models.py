@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small
+from service_small import rows
+from starlette.testclient import TestClient
+
+from perturank import storage
+from perturank.service import snapshots
+from perturank.service.learner import Learner
+from perturank.service.service import Service
+from perturank.service.spec import Spec
+
+SPEC = {"n_features": 5, "ranker": "pdgd-linear", "places": 4}
+DOCUMENTS = [{"id": f"d{i}", "features": row.tolist()} for i, row in enumerate(rows(6))]
+
+
+def click(http: TestClient, model: str = "m", place: int = 2) -> None:
+    shown = http.post(f"/v1/models/{model}/rank", json={"documents": DOCUMENTS}).json()
+    said = {"impression": shown["impression"], "clicks": [shown["ranking"][place]["id"]], "final": True}
+    assert http.post(f"/v1/models/{model}/feedback", json=said).json() == {"status": "recorded"}
+
+
+def learned(http: TestClient, service: Service, n: int = 1) -> Learner:
+    learner = Learner(service.log)
+    for _ in range(n):
+        click(http)
+        learner.step()
+    service.refresh()
+    return learner
+
+
+@pytest.fixture
+def made(http: TestClient) -> Any:
+    answer = http.put("/v1/models/m", json=SPEC)
+    assert answer.status_code == 201
+    return answer.json()
+
+
+def test_a_model_is_made_read_changed_and_deleted(http: TestClient, made: Any) -> None:
+    assert http.get("/v1/models/m").json() == made
+    assert made["spec"]["settings"]["learning_rate"] == 0.1
+    assert http.put("/v1/models/m", json=SPEC).json() == made
+    changed = http.put("/v1/models/m", json=SPEC | {"window": 5.0})
+    assert (changed.status_code, changed.json()["generation"]) == (200, made["generation"])
+    anew = http.put("/v1/models/m", json=SPEC | {"settings": {"learning_rate": 0.5}})
+    assert anew.status_code == 201
+    assert anew.json()["generation"] > made["generation"]
+    assert [each["model"] for each in http.get("/v1/models").json()["models"]] == ["m"]
+    assert http.delete("/v1/models/m").status_code == 204
+    assert http.get("/v1/models/m").status_code == 404
+    assert http.delete("/v1/models/m").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"ranker": "pdgd-linaer"}, "did you mean 'pdgd-linear'"),
+        ({"settings": {"rate": 1}}, "unknown hyper-parameter 'rate'"),
+        ({"n_features": 0}, "the body cannot be understood"),
+        ({"features": [{"name": "a"}]}, "1 features are named, n_features is 5"),
+        ({"features": [{"name": "a"}] * 5}, "two features are named 'a'"),
+        ({"features": [{"name": n, "scale": 0} for n in "abcde"]}, "the scale of feature 'a' is 0"),
+        ({"exploration": {"share": 2}}, "the body cannot be understood"),
+    ],
+)
+def test_a_spec_that_cannot_be_is_refused(http: TestClient, change: Any, says: str) -> None:
+    answer = http.put("/v1/models/m", json=SPEC | change)
+    assert answer.status_code == 422
+    assert says in answer.json()["title"]
+
+
+def test_names_of_models_are_plain(http: TestClient) -> None:
+    assert http.put("/v1/models/a%20b", json=SPEC).status_code == 422
+    assert http.put(f"/v1/models/{'x' * 65}", json=SPEC).status_code == 422
+
+
+def test_the_first_request_makes_the_default_model(http: TestClient, service: Service) -> None:
+    documents = [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}]
+    assert http.post("/v1/models/default/rank", json={"documents": []}).status_code == 404
+    service.put("default", Spec(n_features=2, ranker="random"))
+    answer = http.post("/v1/models/default/rank", json={"documents": documents})
+    assert answer.status_code == 200
+    assert http.post("/v1/models/other/rank", json={"documents": documents}).status_code == 404
+
+
+def test_versions_are_listed_pinned_and_served(http: TestClient, service: Service, made: Any) -> None:
+    learned(http, service, 3)
+    listed = http.get("/v1/models/m/versions").json()
+    assert (listed["served"], [each["version"] for each in listed["versions"]]) == (3, [3, 2, 1])
+    assert http.put("/v1/models/m/pin", json={"version": 2}).json()["version"] == 2
+    learned(http, service)
+    assert http.get("/v1/models/m").json()["version"] == 2
+    assert http.delete("/v1/models/m/pin").json()["version"] == 4
+    assert http.put("/v1/models/m/pin", json={"version": 99}).status_code == 404
+
+
+def test_a_roll_back_serves_the_old_bits_under_a_new_number(http: TestClient, service: Service, made: Any) -> None:
+    learner = learned(http, service, 2)
+    assert http.post("/v1/models/m/rollback", json={"version": 1}).status_code == 202
+    learner.step()
+    service.refresh()
+    listed = http.get("/v1/models/m/versions").json()
+    assert listed["served"] == 3
+    assert listed["versions"][0]["digest"] == listed["versions"][2]["digest"]
+
+
+def test_a_model_is_taken_out_and_brought_back_as_a_file(
+    http: TestClient, service: Service, made: Any, tmp_path: Path
+) -> None:
+    learned(http, service, 2)
+    path = tmp_path / "model"
+    path.write_bytes(http.get("/v1/models/m/file").content)
+    ranker = storage.load(path)
+    assert snapshots.digest(ranker) == snapshots.digest(service.host.get("m").ranker)
+    http.put("/v1/models/n", json=SPEC)
+    assert http.put("/v1/models/n/file", content=path.read_bytes()).status_code == 202
+    Learner(service.log).step()
+    service.refresh()
+    assert small.same_bits(service.host.get("n").ranker, ranker)
+    http.put("/v1/models/o", json=SPEC | {"ranker": "random"})
+    assert http.put("/v1/models/o/file", content=path.read_bytes()).status_code == 422
+    assert http.put("/v1/models/n/file", content=b"garbage").status_code == 422
+
+
+def test_a_damaged_version_gives_way_to_the_one_before_it(http: TestClient, service: Service, made: Any) -> None:
+    learner = learned(http, service, 1)
+    click(http)
+    learner.step()
+    name = snapshots.version_name("m", 2)
+    content = service.log.stored(name)
+    assert content is not None
+    with service.log.transaction() as transaction:
+        transaction.store(name, content[:-1] + bytes([content[-1] ^ 1]))
+    service.refresh()
+    assert http.get("/v1/models/m").json()["version"] == 1
+    assert "version 2 of 'm' is damaged" in http.get("/readyz").json()["faults"][0]
+    click(http)
+    learner.step()
+    service.refresh()
+    assert http.get("/v1/models/m").json()["version"] == 3
+    assert http.get("/readyz").json()["faults"] == []

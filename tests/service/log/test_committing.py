@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from service_small import IDS, shown
+
+from perturank.service.entries import Closed
+from perturank.service.log import Log, Transaction
+from perturank.service.log.committing import Committer
+from perturank.service.log.effects import give_feedback
+from perturank.service.refusals import NotReady, Refused
+
+
+@pytest.fixture
+def committer(log: Log) -> Iterator[Committer]:
+    made = Committer(log)
+    yield made
+    made.close()
+
+
+def add(transaction: Transaction) -> int:
+    return transaction.append("m", Closed(1))
+
+
+def refuse(transaction: Transaction) -> int:
+    raise Refused("no")
+
+
+def fail(transaction: Transaction) -> int:
+    transaction.append("m", Closed(1))
+    raise ZeroDivisionError
+
+
+def together(committer: Committer, *actions: Any) -> list[Future[Any]]:
+    """Submit so that all share a transaction: the writer is held up until they wait."""
+    gate, busy = threading.Event(), threading.Event()
+
+    def hold(_: Transaction) -> None:
+        busy.set()
+        gate.wait()
+
+    held = committer.submit(hold)
+    busy.wait()
+    futures = [committer.submit(action) for action in actions]
+    gate.set()
+    wait([held, *futures])
+    return futures
+
+
+def test_actions_run_in_order_and_their_positions_follow(committer: Committer) -> None:
+    assert [future.result() for future in [committer.submit(add) for _ in range(50)]] == list(range(1, 51))
+
+
+def test_many_requests_share_one_transaction(log: Log, committer: Committer, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_transactions = 0
+    begin = log.transaction
+
+    @contextmanager
+    def counted() -> Iterator[Transaction]:
+        nonlocal n_transactions
+        n_transactions += 1
+        with begin() as transaction:
+            yield transaction
+
+    monkeypatch.setattr(log, "transaction", counted)
+    together(committer, *[add] * 100)
+    assert n_transactions == 2
+    assert log.tail() == 100
+
+
+def test_a_refusal_leaves_the_others_of_its_transaction_alone(log: Log, committer: Committer) -> None:
+    one, two, three = together(committer, add, refuse, add)
+    assert (one.result(), three.result()) == (1, 2)
+    with pytest.raises(Refused):
+        two.result()
+    assert log.tail() == 2
+
+
+def test_a_failure_keeps_nothing_and_the_writer_goes_on(log: Log, committer: Committer) -> None:
+    for future in together(committer, add, fail, add):
+        with pytest.raises(ZeroDivisionError):
+            future.result()
+    assert log.tail() == 0
+    assert committer.submit(add).result() == 1
+
+
+def test_the_same_feedback_from_many_threads_is_recorded_once(log: Log, committer: Committer) -> None:
+    name = shown(log)
+    futures = [
+        committer.submit(lambda transaction: give_feedback(transaction, "m", name, IDS[:1], True)) for _ in range(40)
+    ]
+    assert sorted(future.result() for future in futures) == ["known"] * 39 + ["recorded"]
+
+
+def test_closing_finishes_what_was_submitted(log: Log) -> None:
+    committer = Committer(log)
+    futures = [committer.submit(add) for _ in range(20)]
+    committer.close()
+    assert [future.result() for future in futures] == list(range(1, 21))
+    with pytest.raises(NotReady):
+        committer.submit(add)

@@ -1,0 +1,79 @@
+"""What every log does, wherever it is kept."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from service_small import created, impression, shown, spec
+
+from perturank.service.entries import Changed, Closed, Pinned
+from perturank.service.log import Log
+
+
+def test_what_is_appended_is_read_back_in_order(log: Log) -> None:
+    created(log)
+    name = shown(log)
+    first, second = log.read()
+    assert (first.position, first.model, first.entry) == (1, "m", Changed(0, spec()))
+    assert (second.position, second.impression, second.entry) == (2, name, impression())
+    assert [record.position for record in log.read(after=1)] == [2]
+    assert [record.position for record in log.read(through=1)] == [1]
+    assert list(log.read(model="other")) == []
+
+
+def test_long_logs_are_read_page_by_page(log: Log) -> None:
+    with log.transaction() as transaction:
+        for _ in range(1201):
+            transaction.append("m", Closed(1))
+    assert [record.position for record in log.read()] == list(range(1, 1202))
+
+
+def test_rare_entries_are_found_among_many_impressions(log: Log) -> None:
+    created(log)
+    for seed in range(5):
+        shown(log, impression(seed))
+    with log.transaction() as transaction:
+        transaction.append("m", Pinned(3))
+        transaction.append("n", Pinned(4))
+        newest = transaction.newest("m", Pinned)
+        assert newest is not None
+        assert newest.entry == Pinned(3)
+        assert transaction.newest("m", Closed) is None
+    assert [record.position for record in log.rare()] == [1, 7, 8]
+    assert [record.position for record in log.rare(after=7)] == [8]
+
+
+def test_a_transaction_that_fails_leaves_nothing(log: Log) -> None:
+    def fail() -> None:
+        with log.transaction() as transaction:
+            transaction.append("m", Closed(1))
+            transaction.store("x", b"1")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (log.tail(), log.stored("x")) == (0, None)
+
+
+def test_bytes_and_numbers_are_kept_by_name(log: Log) -> None:
+    with log.transaction() as transaction:
+        assert transaction.remembered("epoch") == 0
+        transaction.remember("epoch", 3)
+        transaction.store("m/1", b"one")
+        transaction.store("m/1", b"two")
+        transaction.store("n/1", b"")
+    assert log.stored("m/1") == b"two"
+    assert log.names("m/") == ["m/1"]
+    with log.transaction() as transaction:
+        assert transaction.remembered("epoch") == 3
+        transaction.remove("m/1")
+    assert log.names("") == ["n/1"]
+
+
+def test_time_never_runs_backwards_in_the_log(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown(log)
+    monkeypatch.setattr(time, "time_ns", lambda: 1_000_000)  # 1970
+    shown(log)
+    first, second = log.read()
+    assert second.at == first.at

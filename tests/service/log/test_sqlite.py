@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from service_small import impression
+
+from perturank.errors import BadInput
+from perturank.service.entries import Impression, Pinned
+from perturank.service.log.opening import open_log
+from perturank.service.log.sqlite import SqliteLog
+
+
+def test_two_processes_write_one_order(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    program = (
+        "import sys, pathlib\n"
+        "from perturank.service.log.sqlite import SqliteLog\n"
+        "from perturank.service.entries import Pinned\n"
+        "log = SqliteLog(pathlib.Path(sys.argv[1]))\n"
+        "for i in range(60):\n"
+        "    with log.transaction() as t: t.append(sys.argv[2], Pinned(i))\n"
+    )
+    children = [subprocess.Popen([sys.executable, "-c", program, path, name]) for name in ("a", "b")]
+    assert [child.wait(60) for child in children] == [0, 0]
+    records = list(log.read())
+    assert [record.position for record in records] == list(range(1, 121))
+    for name in ("a", "b"):
+        assert [record.entry for record in records if record.model == name] == [Pinned(i) for i in range(60)]
+    log.close()
+
+
+def test_every_commit_is_flushed_to_disk(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    connection = log._connection()
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+
+
+def test_an_impression_takes_little_more_than_its_numbers(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    before = log.size()
+    with log.transaction() as transaction:
+        for seed in range(500):
+            transaction.append("m", impression(seed), seed.to_bytes(12, "big"))
+    raw = 4 * 5 * 4
+    assert log.size() - before < 500 * (raw + 250)
+    assert all(isinstance(record.entry, Impression) for record in log.read())
+
+
+def test_an_address_or_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no address of a log"):
+        open_log("mysql://x")
+    with pytest.raises(BadInput, match="there is no log"):
+        open_log(f"sqlite:///{tmp_path / 'nowhere.db'}")
+    (tmp_path / "text.db").write_text("hello, world" * 100)
+    with pytest.raises(BadInput, match="cannot be opened as a log"):
+        open_log(f"sqlite:///{tmp_path / 'text.db'}")
+
+
+def test_a_log_of_another_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    SqliteLog(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = 9 WHERE name = 'format'")
+    connection.close()
+    with pytest.raises(BadInput, match="has format 9; this version reads format 1"):
+        SqliteLog(path)
+
+
+def test_one_process_leads_at_a_time(tmp_path: Path) -> None:
+    one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
+    assert one.try_to_lead()
+    assert one.try_to_lead()
+    assert not other.try_to_lead()
+    one.close()
+    assert other.try_to_lead()
+    other.close()

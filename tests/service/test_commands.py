@@ -1,0 +1,81 @@
+"""`perturank learn`, `replay` and `log`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from service_small import created, lived, spec
+from serving import run as as_process
+from typer.testing import CliRunner, Result
+
+from perturank import storage
+from perturank.cli import app
+from perturank.service import snapshots
+from perturank.service.log.sqlite import SqliteLog
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("log") / "log.db"
+    log = SqliteLog(path)
+    created(log, "default")
+    lived(log, spec(), 4, model="default")
+    log.close()
+    url = f"sqlite:///{path}"
+    done = as_process("learn", "--log", url, "--once")
+    assert json.loads(done.stdout) == {"model": "default", "version": 1, "learned": 4}, done.stderr
+    return url
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_a_replay_in_another_process_meets_the_same_bits(url: str, tmp_path: Path) -> None:
+    out = tmp_path / "ranker.safetensors"
+    done = as_process("replay", "--log", url, "--model", "default", "--verify", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["versions_compared"], said["same_bits"], said["learned"]) == (1, True, 4)
+    assert snapshots.digest(storage.load(out)).hex() == said["digest"]
+
+
+def test_a_model_that_is_not_what_the_log_says_is_told_by_the_exit_code(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    path.write_bytes(Path(url.removeprefix("sqlite:///")).read_bytes())
+    log = SqliteLog(path)
+    with log.transaction() as transaction:
+        transaction.store(snapshots.version_name("default", 1), snapshots.version_bytes(spec().start()))
+    log.close()
+    done = run("replay", "--log", f"sqlite:///{path}", "--verify")
+    assert done.exit_code == 1
+    assert "is not what the log makes of the model" in done.stderr
+    assert run("log", "verify", "--log", f"sqlite:///{path}").exit_code == 1
+
+
+def test_what_another_ranker_would_have_learned(url: str) -> None:
+    done = run("replay", "--log", url, "--ranker", "p2linrank", "--set", "n_rankers=3")
+    assert json.loads(done.stdout)["learned"] == 4, done.stderr
+
+
+def test_the_log_is_exported_shown_and_verified(url: str) -> None:
+    lines = run("log", "export", "--log", url, "--format", "jsonl").stdout.splitlines()
+    objects = [json.loads(line) for line in lines]
+    assert [each["position"] for each in objects] == list(range(1, 12))
+    assert sum(each["kind"] == "feedback" for each in objects) == 4
+    assert "11 records" in run("log", "show", "--log", url).stdout
+    assert json.loads(run("log", "verify", "--log", url).stdout) == {"records": 11, "faults": 0}
+
+
+def test_mistakes_are_one_line(url: str, tmp_path: Path) -> None:
+    for words in (
+        ("replay", "--log", f"sqlite:///{tmp_path}/none.db"),
+        ("replay", "--log", url, "--model", "other"),
+        ("replay", "--log", url, "--verify", "--at", "3"),
+        ("replay", "--log", url, "--set", "a=1"),
+    ):
+        done = run(*words)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert done.stderr.startswith("error: ")

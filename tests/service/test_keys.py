@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from perturank.errors import BadInput
+from perturank.service.keys import Keyring, add_key, checked_scopes, hashed, read_keys
+from perturank.service.refusals import Forbidden, TooMany, Unauthorised
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
+
+
+def test_only_a_hash_is_kept_in_a_file_that_nobody_else_reads(file: Path) -> None:
+    secret = add_key(file, "me", ("serve",), ("m",))
+    (key,) = read_keys(file)
+    assert (key.name, key.hash, key.scopes, key.models) == ("me", hashed(secret), ("serve",), ("m",))
+    assert secret not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with pytest.raises(BadInput, match="has a key 'me'"):
+        add_key(file, "me", ("serve",), None)
+
+
+def test_a_key_may_do_what_its_scope_and_models_say(file: Path) -> None:
+    one, all_of_it = add_key(file, "one", ("serve",), ("m",)), add_key(file, "all", ("admin",), None)
+    ring = Keyring(read_keys(file), rate=1000)
+    assert ring.admit(f"Bearer {one}", "serve", "m") == "one"
+    assert ring.admit(f"bearer {all_of_it}", "serve", "x") == "all"
+    for scope, model in (("serve", "n"), ("admin", "m"), ("serve", None)):
+        with pytest.raises(Forbidden):
+            ring.admit(f"Bearer {one}", scope, model)  # type: ignore[arg-type]
+    for header in (None, "", "Bearer", "Bearer x", f"Basic {one}", one):
+        with pytest.raises(Unauthorised):
+            ring.admit(header, "serve", "m")
+
+
+def test_without_keys_everybody_may_do_everything() -> None:
+    assert Keyring(None, rate=1).admit(None, "admin", "m") is None
+
+
+def test_a_bucket_fills_at_the_keys_rate(file: Path) -> None:
+    now = [0.0]
+    secret = f"Bearer {add_key(file, 'me', ('serve',), None)}"
+    ring = Keyring(read_keys(file), rate=2.0, clock=lambda: now[0])
+    for _ in range(2):
+        ring.admit(secret, "serve", "m")
+    with pytest.raises(TooMany):
+        ring.admit(secret, "serve", "m")
+    now[0] += 0.5
+    ring.admit(secret, "serve", "m")
+    with pytest.raises(TooMany):
+        ring.admit(secret, "serve", "m")
+
+
+def test_a_file_that_is_none_is_refused(file: Path) -> None:
+    with pytest.raises(BadInput, match="make a key"):
+        read_keys(file)
+    file.write_text("hello")
+    with pytest.raises(BadInput, match="is no file of keys"):
+        read_keys(file)
+    with pytest.raises(BadInput, match="did you mean 'serve'"):
+        checked_scopes(["server"])

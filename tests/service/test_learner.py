@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import small
+from service_small import PLACES, clicked, created, impression, lived, rows, served, shown, spec
+
+from perturank.core import Interaction, Query
+from perturank.service import resuming, snapshots
+from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack, Snapshot
+from perturank.service.learner import Learner, Superseded
+from perturank.service.lessons import LEAST_ROOM
+from perturank.service.log import Log
+from perturank.service.replaying import rebuilt, same_as_stored
+from perturank.simulation import LEARNING, streams
+
+MODELS = ["pdgd-linear", "p2neurrank", "p2linrank", "dbgd-linear"]
+
+
+def append(log: Log, *entries: object) -> None:
+    with log.transaction() as transaction:
+        for entry in entries:
+            transaction.append("m", entry)  # type: ignore[arg-type]
+
+
+def bits(learner: Learner, model: str = "m") -> bytes:
+    ranker = learner.states[model].ranker
+    assert ranker is not None
+    return snapshots.digest(ranker)
+
+
+def versions(log: Log) -> list[int]:
+    return [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
+
+
+@pytest.mark.parametrize("ranker", MODELS)
+def test_a_replay_meets_every_bit_of_every_version(log: Log, ranker: str) -> None:
+    chosen = spec(ranker)
+    created(log, ranker=ranker)
+    learner = Learner(log)
+    for start in (0, 3, 8):
+        lived(log, chosen, 3 + start // 3, start)
+        assert learner.step() == 3 + start // 3
+    report = rebuilt(log, "m")
+    assert (report.checked, report.differs) == (3, None)
+    assert same_as_stored(log, report)
+    assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
+
+
+def test_learning_changes_the_model_and_publishes_a_version(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    before = bits_of_start = snapshots.digest(spec().start())
+    lived(log, spec(), 4)
+    assert learner.step() == 4
+    assert learner.step() == 0
+    assert bits(learner) != before
+    assert versions(log) == [1]
+    content = log.stored(snapshots.version_name("m", 1))
+    assert content is not None
+    assert snapshots.digest(snapshots.ranker_of(content, "it", spec())[0]) == bits(learner) != bits_of_start
+
+
+def test_one_list_at_a_time_is_what_the_library_learns(log: Log) -> None:
+    """The oracle: `learn` called by hand on the shown documents, with the keys of a simulation's rounds."""
+    chosen = spec("p2linrank")
+    created(log, ranker="p2linrank")
+    lived(log, chosen, 3)
+    learner = Learner(log)
+    learner.step()
+    by_hand, start = chosen.start().with_room(LEAST_ROOM, PLACES), chosen.start()
+    for seed in range(3):
+        query = Query.of(rows(6, seed))
+        ranking = start.rank(query, jax.random.key(seed), PLACES)
+        clicks = [int(ranking.documents[seed % PLACES])]
+        key = jax.random.fold_in(streams(chosen.seed)[LEARNING], seed + 1)
+        by_hand = by_hand.learn(Interaction.of(query, ranking, clicks), key)
+    for found, expected in zip(small.arrays(learner.states["m"].ranker), small.arrays(by_hand), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> None:
+    chosen = spec("p2neurrank")
+    created(log, ranker="p2neurrank")
+    first = Learner(log)
+    lived(log, chosen, 5)
+    first.step()
+    open_ones = [served(log, chosen, seed) for seed in (20, 21)]
+    lived(log, chosen, 2, 30)
+    first.catch_up()  # two wait for clicks, two for a batch
+    first.close()
+    assert log.stored(snapshots.state_name("m")) is not None
+    second = Learner(log)
+    assert second.position == log.tail()
+    clicked(log, open_ones[0], 1)
+    assert second.step() == 3
+    append(log, Closed(log.tail()))
+    assert second.step() == 1
+    report = rebuilt(log, "m")
+    assert (report.checked, report.differs) == (3, None)
+
+
+def test_a_damaged_state_is_passed_over(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    lived(log, spec(), 3)
+    learner.step()
+    learner.close()
+    name = snapshots.state_name("m")
+    content = log.stored(name)
+    assert content is not None
+    for damaged in (content[:-4] + b"abcd", content[:50], b""):
+        with log.transaction() as transaction:
+            transaction.store(name, damaged)
+        assert resuming.restored(log, "m") is None
+        other = Learner(log)
+        other.catch_up()
+        assert bits(other) == bits(learner)
+
+
+def test_a_crash_between_batch_and_version_loses_and_repeats_nothing(log: Log) -> None:
+    created(log)
+    first = Learner(log)
+    lived(log, spec(), 3)
+    first.catch_up()
+    append(log, Batch(first.position, 3, []))  # and then the learner dies
+    second = Learner(log)
+    second.step()
+    assert second.states["m"].learned == 3
+    assert versions(log) == [1]
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_learner_that_lost_its_place_cannot_write(log: Log) -> None:
+    created(log)
+    old = Learner(log)
+    lived(log, spec(), 2)
+    new = Learner(log)
+    with pytest.raises(Superseded):
+        old.step()
+    assert versions(log) == []
+    assert new.step() == 2
+
+
+def test_a_changed_ranker_starts_anew_and_old_impressions_are_not_learned(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    lived(log, spec(), 2)
+    learner.step()
+    waiting = served(log, spec(), 9)
+    append(log, Changed(0, spec(settings={"learning_rate": 0.5})))
+    clicked(log, waiting, 0)
+    assert learner.step() == 0
+    assert bits(learner) == snapshots.digest(spec(settings={"learning_rate": 0.5}).start())
+    lived(log, spec(), 1, 11, generation=learner.states["m"].generation)
+    assert learner.step() == 1
+    assert versions(log) == [1, 2]
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_changed_window_keeps_what_was_learned(log: Log) -> None:
+    position = created(log)
+    learner = Learner(log)
+    lived(log, spec(), 2)
+    learner.step()
+    before = bits(learner)
+    append(log, Changed(position, spec(window=5.0)))
+    learner.step()
+    assert bits(learner) == before
+    assert learner.states["m"].spec == spec(window=5.0)
+
+
+def test_a_roll_back_returns_to_the_bits_of_a_version_and_goes_on_from_there(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    lived(log, spec(), 2)
+    learner.step()
+    first = bits(learner)
+    lived(log, spec(), 2, 5)
+    learner.step()
+    append(log, RolledBack(1))
+    learner.step()
+    assert bits(learner) == first
+    assert versions(log) == [1, 2, 3]
+    lived(log, spec(), 1, 9)
+    learner.step()
+    report = rebuilt(log, "m")
+    assert (report.checked, report.differs) == (4, None)
+
+
+def test_an_imported_ranker_is_learned_on(log: Log) -> None:
+    created(log)
+    other = small.ranker("pdgd-linear")
+    with log.transaction() as transaction:
+        transaction.store("m/imported/1", snapshots.state_bytes(other))
+        transaction.append("m", Imported("m/imported/1"))
+    learner = Learner(log)
+    learner.step()
+    assert bits(learner) == snapshots.digest(other)
+    lived(log, spec(), 1)
+    learner.step()
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_deleted_model_learns_no_more_and_its_versions_count_on(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    lived(log, spec(), 1)
+    learner.step()
+    append(log, Deleted())
+    lived(log, spec(), 1, 4)
+    assert learner.step() == 0
+    position = created(log)
+    lived(log, spec(), 1, 6, generation=position)
+    Learner(log).step()
+    assert versions(log) == [1, 2]
+
+
+def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> None:
+    chosen = spec(cap=2)
+    created(log, cap=2)
+    learner = Learner(log)
+    names = [served(log, chosen, seed, source="bot") for seed in range(4)]
+    names += [served(log, chosen, 10 + seed, source=f"user {seed}") for seed in range(2)]
+    names += [served(log, chosen, 20 + seed) for seed in range(4)]  # nobody in particular
+    for name in names:
+        clicked(log, name, 0)
+    assert learner.step() == 8
+    batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
+    assert batches == [Batch(batches[0].through, 8, names[2:4])]
+    assert rebuilt(log, "m").differs is None
+
+
+def test_shadow_lists_teach_only_those_that_need_no_memo(log: Log) -> None:
+    for number, (ranker, n) in enumerate([("pdgd-linear", 0), ("p2linrank", 1)]):
+        model = str(number)
+        position = created(log, model, ranker=ranker)
+        name = shown(log, impression(generation=position, mode="shadow"), model)
+        clicked(log, name, 1, model)
+        learner = Learner(log)
+        assert learner.step() == n
+
+
+def test_a_replay_stops_at_a_position_or_runs_under_another_ranker(log: Log, tmp_path: Path) -> None:
+    created(log, ranker="p2linrank")
+    learner = Learner(log)
+    lived(log, spec("p2linrank"), 3)
+    learner.step()
+    first, end = bits(learner), log.tail()
+    lived(log, spec("p2linrank"), 3, 5)
+    learner.step()
+    past = rebuilt(log, "m", at=end).state.ranker
+    assert past is not None
+    assert snapshots.digest(past) == first
+    other = rebuilt(log, "m", instead=spec("pdgd-linear")).state
+    assert (type(other.ranker).__name__, other.learned) == ("PDGD", 6)
+    assert snapshots.digest(other.ranker) != snapshots.digest(spec("pdgd-linear").start())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cannot learn from lists that it has not drawn itself"):
+        rebuilt(log, "m", instead=spec("dbgd-linear"))
+
+
+def test_more_impressions_than_fit_a_compiled_call_are_all_learned(log: Log) -> None:
+    created(log)
+    lived(log, spec(), 70)
+    learner = Learner(log)
+    assert learner.step() == 70
+    assert rebuilt(log, "m").differs is None

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import small
+from service_small import N_FEATURES, PLACES, impression, spec
+
+from perturank.service import lessons
+from perturank.service.entries import Changed
+from perturank.service.foresight import Foresight
+from perturank.service.learner import Learner
+from perturank.service.log import Log
+from perturank.service.tracking import Completed
+
+MANY = [Completed(i, i, b"x", impression(i), frozenset("b")) for i in range(5)]
+
+
+def test_batches_of_any_size_learn_the_same(log: Log) -> None:
+    start = spec("p2linrank").start()
+    at_once = lessons.after(start, MANY, seed=1, learned=0, places=PLACES)
+    one_by_one = start
+    for i, each in enumerate(MANY):
+        one_by_one = lessons.after(one_by_one, [each], seed=1, learned=i, places=PLACES)
+    assert small.same_bits(at_once, one_by_one)
+
+
+def test_a_ranker_grows_seldom_and_by_a_rule_of_the_log_alone() -> None:
+    start = spec("p2linrank").start()
+    grown = lessons.roomy(start, 1, 0, PLACES)
+    assert lessons.shapes(grown) != lessons.shapes(start)
+    assert lessons.shapes(lessons.roomy(grown, 64, 10, PLACES)) == lessons.shapes(grown)
+    assert lessons.shapes(lessons.foreseen(grown, 10, PLACES)) == lessons.shapes(grown)
+    assert lessons.shapes(lessons.foreseen(grown, 100_000, PLACES)) != lessons.shapes(grown)
+    memoryless = spec("pdgd-linear").start()
+    assert lessons.roomy(memoryless, 1000, 0, PLACES) is memoryless
+
+
+def test_what_will_be_needed_is_compiled_once(log: Log) -> None:
+    with log.transaction() as transaction:
+        transaction.append("m", Changed(0, spec("pdgd-linear")))
+    learner, foresight = Learner(log), Foresight()
+    learner.step()
+    foresight.look(learner)
+    assert foresight._thread is not None
+    foresight._thread.join()
+    first = foresight._thread
+    foresight.look(learner)
+    assert foresight._thread is first
+    assert learner.states["m"].spec is not None
+    assert learner.states["m"].spec.n_features == N_FEATURES

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perturank.errors import BadInput
+from perturank.service.settings import ServeSettings, settled
+
+
+def test_a_flag_counts_before_the_environment_that_before_the_file_that_before_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text('[serve]\nport = 1\nrate = 5.0\nlearner = "none"\n')
+    settings = settled({"port": 3, "host": None}, {"PERTURANK_PORT": "2", "PERTURANK_RATE": "7"}, file)
+    assert (settings.port, settings.rate, settings.learner, settings.host) == (3, 7.0, "none", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("[serve]\nprot = 1", "did you mean 'port'"),
+        ("[server]\nport = 1", "unknown table 'server'"),
+        ("[serve]\nport = 70000", "port is 70000"),
+        ("[serve", "cannot be read as TOML"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=says):
+        settled({}, {}, file)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
+def test_loopback_needs_no_key(host: str) -> None:
+    assert ServeSettings(host=host).checked().is_loopback
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", ""])
+def test_any_other_address_does(host: str) -> None:
+    with pytest.raises(BadInput, match="no key is asked for"):
+        ServeSettings(host=host).checked()
+    assert ServeSettings(host=host, keys="file").checked()

@@ -1,0 +1,77 @@
+"""Small models, impressions and logs that the tests of the service share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from perturank.core import Query
+from perturank.service.entries import Changed, Impression
+from perturank.service.log import Log
+from perturank.service.log.effects import give_feedback
+from perturank.service.packing import packed
+from perturank.service.sealing import fresh
+from perturank.service.spec import Spec
+
+N_FEATURES = 5
+PLACES = 4
+IDS = ["a", "b", "c", "d"]
+
+
+def spec(ranker: str = "pdgd-linear", **changes: Any) -> Spec:
+    """Return a model of 5 features and 4 places; networks have 4 units."""
+    settings = changes.pop("settings", {})
+    if ranker.startswith("p2neur"):
+        settings = {"widths": [4], "budget": 32} | settings
+    return Spec(n_features=N_FEATURES, ranker=ranker, settings=settings, places=PLACES, **changes).checked()
+
+
+def rows(n: int = 4, seed: int = 0) -> np.ndarray:
+    """Return n random documents."""
+    return np.random.default_rng(seed).uniform(-1, 1, (n, N_FEATURES)).astype(np.float32)
+
+
+def impression(seed: int = 0, *, generation: int = 1, source: str | None = None, **changes: Any) -> Impression:
+    """Return a list of four documents a, b, c, d, shown by a ranker without a memo."""
+    values: dict[str, Any] = {"version": 0, "mode": "learn", "ids": IDS, "log_propensity": -1.0} | changes
+    return Impression(generation, packed=packed(rows(seed=seed), None, []), source=source, **values)
+
+
+def created(log: Log, model: str = "m", **changes: Any) -> int:
+    """Create a model and return the position."""
+    with log.transaction() as transaction:
+        return transaction.append(model, Changed(0, spec(**changes)))
+
+
+def shown(log: Log, entry: Impression | None = None, model: str = "m") -> bytes:
+    """Log an impression and return its name."""
+    name = fresh(log.tail())
+    with log.transaction() as transaction:
+        transaction.append(model, entry or impression(), name)
+    return name
+
+
+def served(log: Log, spec: Spec, seed: int, model: str = "m", generation: int = 1, **changes: Any) -> bytes:
+    """Show a list that the fresh ranker of this spec draws, memo included, and return its name."""
+    ranking = spec.start().rank(Query.of(rows(6, seed)), jax.random.key(seed), PLACES)
+    memo = [np.asarray(leaf) for leaf in jax.tree.leaves(ranking.memo)]
+    content = packed(rows(6, seed)[ranking.documents], None, memo)
+    ids = [f"d{row}" for row in ranking.documents]
+    values: dict[str, Any] = {"version": 0, "mode": "learn", "ids": ids, "log_propensity": None} | changes
+    return shown(log, Impression(generation, packed=content, **values), model)
+
+
+def clicked(log: Log, name: bytes, place: int | None, model: str = "m") -> None:
+    """Give the last word on an impression: a click at this place, or none."""
+    with log.transaction() as transaction:
+        entry = transaction.about(name)[0].entry
+        assert isinstance(entry, Impression)
+        give_feedback(transaction, model, name, [] if place is None else [entry.ids[place]], True)
+
+
+def lived(log: Log, spec: Spec, n: int, start: int = 0, model: str = "m", generation: int = 1) -> None:
+    """Show n lists, each with a click somewhere."""
+    for seed in range(start, start + n):
+        clicked(log, served(log, spec, seed, model, generation), seed % PLACES, model)

@@ -1,0 +1,79 @@
+"""A real `perturank serve` in a process tree of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from perturank import Client
+
+SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}
+SECONDS = 120.0
+
+
+class Serving:
+    """Started in a folder, where its log is; stopped gently, or with kill -9 for the whole tree."""
+
+    def __init__(self, folder: Path, log: str = "sqlite:///perturank.db", **environment: str) -> None:
+        self.folder, self.log = folder, log
+        command = [sys.executable, "-c", "from perturank.cli import main; main()", "serve", "--port", "0", "--log", log]
+        with (folder / "err.txt").open("a") as errors:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=os.environ | {"PERTURANK_DOCUMENTS": "16"} | environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        found = re.search(r"http://\S+", said)
+        assert found is not None, (folder / "err.txt").read_text()
+        self.url = found.group()
+
+    def ready(self) -> Self:
+        """Wait until it answers."""
+        self.until(lambda: httpx.get(f"{self.url}/readyz").status_code == 200)
+        return self
+
+    def until(self, holds: Any) -> None:
+        """Wait until something holds."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            try:
+                if holds():
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError("it took too long: " + (self.folder / "err.txt").read_text()[-2000:])
+
+    def client(self, **options: Any) -> Client:
+        """Return a client of it."""
+        return Client(self.url, **options)
+
+    def kill(self) -> None:
+        """End every process of the tree at once, as a power cut would."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to stop and return its exit code."""
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of perturank."""
+    command = [sys.executable, "-c", "from perturank.cli import main; main()", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
