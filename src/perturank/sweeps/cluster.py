@@ -54,7 +54,9 @@ def result_file(job: Job, fold: datasets.Fold) -> bytes:
 
     Importing perturank has limited the process to one thread, as local workers are.
     """
-    jax.config.update("jax_compilation_cache_dir", str(machine.cache_folder() / "compiled"))
+    jax.config.update(  # type: ignore[no-untyped-call]
+        "jax_compilation_cache_dir", str(machine.cache_folder() / "compiled")
+    )
     return to_parquet(performed(job, fold))
 
 
