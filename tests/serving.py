@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,6 +18,8 @@ from perturank import Client
 
 SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}
 SECONDS = 120.0
+
+STARTED: list[Serving] = []
 
 
 class Serving:
@@ -35,6 +38,7 @@ class Serving:
                 text=True,
                 start_new_session=True,
             )
+        STARTED.append(self)
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
         found = re.search(r"http://\S+", said)
@@ -64,7 +68,8 @@ class Serving:
 
     def kill(self) -> None:
         """End every process of the tree at once, as a power cut would."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def stop(self) -> int:

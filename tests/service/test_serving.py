@@ -8,6 +8,7 @@ import random
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -15,11 +16,18 @@ import numpy as np
 import pytest
 from database import Database
 from service_small import rows
-from serving import SPEC, Serving, run
+from serving import SPEC, STARTED, Serving, run
 
 from perturank.client import ServiceProblem
 
 DOCUMENTS = [{"id": f"d{i}", "features": row.tolist()} for i, row in enumerate(rows(6))]
+
+
+@pytest.fixture(autouse=True)
+def all_end() -> Iterator[None]:
+    yield
+    while STARTED:
+        STARTED.pop().kill()
 
 
 class Load(threading.Thread):

@@ -20,7 +20,7 @@ POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_log(url: str, *, create: bool = False) -> Log:
-    """Return the log at this address; sqlite:///perturank.db is in this folder, sqlite:////tmp/x.db is not."""
+    """Return the log at this address; sqlite:///perturank.db is in this folder, sqlite:////var/lib/x.db is not."""
     if url.startswith(SQLITE) and len(url) > len(SQLITE):
         return SqliteLog(Path(url.removeprefix(SQLITE)), create=create)
     if url.startswith(POSTGRES):
