@@ -76,7 +76,8 @@ def test_a_simulation_prints_one_json_object_per_seed(small: str) -> None:
         assert result["conventions"]
         assert [checkpoint["round"] for checkpoint in result["checkpoints"]] == [10, 20]
         for checkpoint in result["checkpoints"]:
-            assert set(checkpoint) == {"round", "ndcg@10", "cumulative_ndcg", "regret", "uncertain", "seconds"}
+            measured = {"ndcg@10", "cumulative_ndcg", "regret", "uncertain", "width"}
+            assert set(checkpoint) == {"round", "seconds", *measured}
             assert 0 <= checkpoint["ndcg@10"] <= 1
 
 
