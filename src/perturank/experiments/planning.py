@@ -129,7 +129,7 @@ def _places(
         users = [user for user in protocol.users if not experiment.users or user in experiment.users]
         for fold in range(1, len(of[data]) + 1):
             for user in users or experiment.users:
-                for arm in experiment.arms:
+                for arm in (each for each in experiment.arms if each.label not in protocol.without):
                     for label, points in searches(arm, protocol.grid).items():
                         yield Place(experiment.name, label, data, fold, user), arm, points
 

@@ -19,6 +19,7 @@ from perturank.results.performing import performed
 from perturank.results.store import Store
 
 FOLDS_AT_HAND = 2
+PROGRAMS_AT_HAND = 12  # each takes some 50 MB
 
 
 class Rounds(NamedTuple):
@@ -44,7 +45,7 @@ def serve(pipe: Connection, folder: Path, parent: int) -> None:
     """Make the runs that come through the pipe until it is closed or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     store = Store.opened(folder)
-    compiled = None
+    compiled: set[tuple[str, str, str, int]] = set()
 
     def advance(n: int) -> None:
         if os.getppid() != parent:  # killed: nobody will collect this run, and a new sweep may be making it
@@ -56,9 +57,10 @@ def serve(pipe: Connection, folder: Path, parent: int) -> None:
             job: Job = pipe.recv()
         except EOFError:
             return
-        if compiled not in (None, program(job)):
+        compiled.add(program(job))
+        if len(compiled) > PROGRAMS_AT_HAND:
+            compiled = {program(job)}
             jax.clear_caches()  # type: ignore[no-untyped-call] # programs of earlier rankers would pile up
-        compiled = program(job)
         try:
             store.keep(performed(job, fold_of(job.data, job.fold), store.checkpoint(job.key), advance))
             pipe.send(Done(job.key))
