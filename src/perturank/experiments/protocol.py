@@ -16,8 +16,9 @@ USERS = ("perfect", "navigational", "informational")
 class Protocol:
     """What is asked of a reproduction.
 
-    `folds` and `experiments` of none mean all; arms in `without` are left out. Hyper-parameters are searched on the validation
-    queries with `tuning_seeds` seeds; `staged` first tries all of a grid for a tenth of the rounds.
+    `folds` and `experiments` of none mean all; arms in `without` are left out. Hyper-parameters are
+    searched on the validation queries with `tuning_seeds` seeds; `staged` first tries all of a grid
+    for a tenth of the rounds.
     """
 
     scale: str = "paper"
