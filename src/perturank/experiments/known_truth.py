@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from perturank import theory
 from perturank.datasets import linear_truth
 from perturank.experiments.evidence import Evidence
+from perturank.experiments.experiment import Verdict
 
 DATA = "synthetic-linear"
 ARM, RANKER = "P²LinRank N=2", "p2linrank-paper"
@@ -28,3 +31,11 @@ def problem(evidence: Evidence, user: str) -> theory.Problem:
         n_rankers=settings["n_rankers"],
         noise_std=settings["noise_std"],
     )
+
+
+def of_every_user(evidence: Evidence, told: Callable[[str], tuple[bool, str]]) -> Verdict:
+    """Return whether what is told of each user with runs holds for all of them."""
+    found = [(user, *told(user)) for user in evidence.users if evidence.runs.get(ARM, {}).get(user)]
+    if not found:
+        return Verdict(None, "no runs")
+    return Verdict(all(holds for _, holds, _ in found), "; ".join(f"{user}: {said}" for user, _, said in found))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Claim, Curve, Drawing, Experiment, Verdict
-from perturank.experiments.known_truth import ARM, DATA, RANKER, problem
+from perturank.experiments.known_truth import ARM, DATA, RANKER, of_every_user, problem
 
 FROM = 20  # rounds: before, nothing has been learned
 
@@ -64,14 +65,13 @@ def _grows_like_log_squared(evidence: Evidence) -> Verdict:
 
 
 def _below_the_bound(evidence: Evidence) -> Verdict:
-    told, holds = [], True
-    for user in evidence.users:
-        if evidence.runs.get(ARM, {}).get(user):
-            rounds, regret = mean_regret(evidence, user)
-            log10 = problem(evidence, user).log_regret(int(rounds[-1])) / np.log(10)
-            holds &= bool(np.log10(regret[-1]) < log10)
-            told.append(f"{user}: 10^{np.log10(regret[-1]):.1f} mis-ordered pairs, bound 10^{log10:.1f}")
-    return Verdict(holds, "; ".join(told)) if told else Verdict(None, "no runs")
+    def told(user: str) -> tuple[bool, str]:
+        rounds, regret = mean_regret(evidence, user)
+        measured = float(np.log10(regret[-1]))
+        bound = problem(evidence, user).log_regret(int(rounds[-1])) / math.log(10)
+        return measured < bound, f"10^{measured:.1f} mis-ordered pairs, bound 10^{bound:.1f}"
+
+    return of_every_user(evidence, told)
 
 
 EXPERIMENT = Experiment(

@@ -8,11 +8,11 @@ import numpy as np
 
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Claim, Curve, Drawing, Experiment, Verdict
-from perturank.experiments.known_truth import ARM, DATA, RANKER, problem
+from perturank.experiments.known_truth import ARM, DATA, RANKER, of_every_user, problem
 
 
 def bound(evidence: Evidence, user: str) -> Curve:
-    """Return the lemma's bound at the mean width of the pairs, not cut at 1; the mean over runs of its logarithm."""
+    """Return the lemma's bound at the mean width of the pairs, not cut at 1."""
     runs, constants = evidence.runs[ARM][user], problem(evidence, user)
     width = np.mean([run.measures["width"] for run in runs], axis=0)
     return runs[0].rounds, np.exp(constants.log_c) * width
@@ -23,27 +23,26 @@ def references(evidence: Evidence, user: str) -> Mapping[str, Curve]:
     return {"lemma's bound": bound(evidence, user)} if evidence.runs.get(ARM, {}).get(user) else {}
 
 
+def _share(evidence: Evidence, user: str) -> np.ndarray:
+    """Return the mean share of uncertain pairs at each evaluation."""
+    return np.asarray(np.mean([run.measures["uncertain"] for run in evidence.runs[ARM][user]], axis=0))
+
+
 def _shrinks(evidence: Evidence) -> Verdict:
-    told, holds = [], True
-    for user in evidence.users:
-        runs = evidence.runs.get(ARM, {}).get(user, ())
-        if runs:
-            share = np.mean([run.measures["uncertain"] for run in runs], axis=0)
-            holds &= bool(share[-1] < share[0])
-            told.append(f"{user}: {share[0]:.3f} at round {runs[0].rounds[0]}, {share[-1]:.3f} at the end")
-    return Verdict(holds, "; ".join(told)) if told else Verdict(None, "no runs")
+    def told(user: str) -> tuple[bool, str]:
+        share, first = _share(evidence, user), evidence.runs[ARM][user][0].rounds[0]
+        return bool(share[-1] < share[0]), f"{share[0]:.3f} at round {first}, {share[-1]:.3f} at the end"
+
+    return of_every_user(evidence, told)
 
 
 def _below(evidence: Evidence) -> Verdict:
-    told, holds = [], True
-    for user in evidence.users:
-        runs = evidence.runs.get(ARM, {}).get(user, ())
-        if runs:
-            share = np.mean([run.measures["uncertain"] for run in runs], axis=0)
-            _, most = bound(evidence, user)
-            holds &= bool(np.all(share <= most))
-            told.append(f"{user}: measured {share[-1]:.3f}, bound 10^{np.log10(most[-1]):.1f} at the end")
-    return Verdict(holds, "; ".join(told)) if told else Verdict(None, "no runs")
+    def told(user: str) -> tuple[bool, str]:
+        share, (_, most) = _share(evidence, user), bound(evidence, user)
+        said = f"measured {share[-1]:.3f}, bound 10^{np.log10(most[-1]):.1f} at the end"
+        return bool(np.all(share <= most)), said
+
+    return of_every_user(evidence, told)
 
 
 EXPERIMENT = Experiment(
