@@ -10,7 +10,7 @@ from scipy import stats
 from perturank.experiments.claims import better, ratio, similar
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Verdict
-from perturank.experiments.regret import fitted
+from perturank.experiments.regret import exponent, fitted
 
 
 def evidence(finals: Mapping[str, Sequence[float]], measure: str = "ndcg") -> Evidence:
@@ -70,3 +70,8 @@ def test_the_fit_of_log_squared() -> None:
     noisy = np.array([1.0, 40.0, 30.0, 90.0])
     expected = stats.linregress(np.log(t) ** 2, noisy)
     assert fitted(t, noisy) == pytest.approx((expected.intercept, expected.slope, expected.rvalue**2))
+
+
+def test_the_exponent_is_that_of_the_last_factor_of_ten() -> None:
+    t = np.array([10.0, 100.0, 300.0, 1000.0])
+    assert exponent(t, np.where(t < 100, 1.0, 3 * t**0.4)) == pytest.approx(0.4)
