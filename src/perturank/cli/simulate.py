@@ -38,6 +38,7 @@ class Request:
     evaluate_at: tuple[int, ...]
     top: int
     checkpoint: Path | None
+    batch: int = 1
 
 
 def simulate(
@@ -52,6 +53,7 @@ def simulate(
     changes: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, as name=value.")] = None,
     evaluate_at: Annotated[str, typer.Option(help="Rounds to evaluate after, as 100,500,1000.")] = "",
     top: Annotated[int, typer.Option(help="Places of the shown list.", min=1)] = 10,
+    batch: Annotated[int, typer.Option(help="Rounds that are learned together, with one fit.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Threads of one run; part of its identity.", min=1)] = 1,
     jobs: Annotated[int, typer.Option(help="Seeds that run at the same time.", min=1)] = 1,
     checkpoint: Annotated[Path | None, typer.Option(help="File to go on from after an interruption.")] = None,
@@ -68,8 +70,8 @@ def simulate(
     perturank simulate --ranker p2linrank --set noise_std=0.1 --set l2=30 --evaluate-at 100,1000,5000 --json
     """
     machine.pin_threads(threads)
-    settings, at = named_values(changes or []), _rounds(evaluate_at, rounds)
-    asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint)
+    settings, at = named_values(changes or []), _rounds(evaluate_at, rounds, batch)
+    asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint, batch)
     requests = [asked] if seeds == 1 else [_with_seed(asked, each) for each in range(seed, seed + seeds)]
     results: list[Result] = []
     try:
@@ -99,6 +101,7 @@ def plan_of(request: Request) -> simulation.Plan:
         seed=request.seed,
         evaluate_at=request.evaluate_at,
         top=request.top,
+        batch=request.batch,
     )
 
 
@@ -113,6 +116,7 @@ def result_of(request: Request, on_progress: Callable[[int], None] | None = None
         "clicks": request.user,
         "stop": request.stop,
         "settings": plan.settings.as_dict(),
+        "batch": request.batch,
         **run.as_dict(request.top),
         "threads": machine.n_threads(),
         "conventions": metrics.CONVENTIONS,
@@ -153,15 +157,15 @@ def named_values(texts: list[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in texts)}
 
 
-def _rounds(text: str, rounds: int) -> tuple[int, ...]:
-    """Return the rounds to evaluate after: those given, or 100, 500, 1000, … and the last.
+def _rounds(text: str, rounds: int, batch: int = 1) -> tuple[int, ...]:
+    """Return the rounds to evaluate after: those given, or 100, 500, 1000, … where a batch ends, and the last.
 
-    >>> _rounds("", 1200), _rounds("500,100", 1200)
-    ((100, 500, 1000, 1200), (100, 500))
+    >>> _rounds("", 1200), _rounds("500,100", 1200), _rounds("", 1200, batch=40)
+    ((100, 500, 1000, 1200), (100, 500), (1000, 1200))
     """
     if not text:
         series = (step * 10**power for power in range(2, 10) for step in (1, 5))
-        return tuple(sorted({rounds, *(each for each in series if each < rounds)}))
+        return tuple(sorted({rounds, *(each for each in series if each < rounds and each % batch == 0)}))
     try:
         given = {int(part) for part in text.split(",")}
     except ValueError:
