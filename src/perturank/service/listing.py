@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Array, Key, Limits, Query, Ranker, Ranking, bucket
+from perturank.core import Array, Limits, Query, Ranker, bucket
 from perturank.service.spec import Exploration, Spec
 
 ANYWHERE = 1_000_000
@@ -30,24 +32,48 @@ class Listed:
     best: list[int]
 
 
-@eqx.filter_jit
-def _compiled(
-    ranker: Ranker, features: Numbers, mask: Numbers, prior: Numbers, lots: Numbers, bounds: Numbers | None, k: int
-) -> tuple[Ranking, Array]:
-    """Return the list and the best estimate's order [k]; bounds are (protected, displacement, explores)."""
-    ids = jnp.zeros((mask.shape[0], 2), jnp.uint32)  # ranking needs none
-    query = Query(features, mask, ids, prior)
-    scores = ranker.score(query)
-    best = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)[:k]
-    if bounds is not None:
-        limits = Limits.of(scores, mask, bounds[0], bounds[1], bounds[2] > 0)
-        query = Query(features, mask, ids, prior, limits)
-    key: Key = jax.random.wrap_key_data(lots)
-    return ranker.rank(query, key, k), best
+class Flat(NamedTuple):
+    """A ranker taken apart once, and not for every list: its arrays, and the program that draws lists from them."""
+
+    arrays: list[Any]
+    program: Callable[..., tuple[Array, Array | None, list[Array]]]
+
+    @classmethod
+    def of(cls, ranker: Ranker, places: int) -> Flat:
+        """Return the ranker as lists of so many places need it."""
+        arrays, structure = jax.tree.flatten(ranker)
+        return cls(arrays, _program(structure, places))
+
+
+@lru_cache(maxsize=64)
+def _program(structure: Any, k: int) -> Callable[..., tuple[Array, Array | None, list[Array]]]:
+    """Return the compiled drawing of lists by rankers of this structure."""
+
+    @jax.jit
+    def program(
+        arrays: list[Any], features: Numbers, mask: Numbers, prior: Numbers, lots: Numbers, bounds: Numbers | None
+    ) -> tuple[Array, Array | None, list[Array]]:
+        """Return order, free set's sizes and the best estimate's order [3, k], the log-probabilities and the memo.
+
+        Bounds are (protected, displacement, explores).
+        """
+        ranker: Ranker = jax.tree.unflatten(structure, arrays)
+        ids = jnp.zeros((mask.shape[0], 2), jnp.uint32)  # ranking needs none
+        query = Query(features, mask, ids, prior)
+        scores = ranker.score(query)
+        best = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)[:k]
+        if bounds is not None:
+            limits = Limits.of(scores, mask, bounds[0], bounds[1], bounds[2] > 0)
+            query = Query(features, mask, ids, prior, limits)
+        ranking = ranker.rank(query, jax.random.wrap_key_data(lots), k)
+        rows = jnp.stack([ranking.order, ranking.free, best]).astype(jnp.int32)
+        return rows, ranking.log_p, jax.tree.leaves(ranking.memo)
+
+    return program
 
 
 def listed(
-    ranker: Ranker,
+    flat: Flat,
     spec: Spec,
     features: np.ndarray,
     prior: np.ndarray | None,
@@ -58,7 +84,7 @@ def listed(
 ) -> Listed:
     """Return a list of at most `top` of these documents [n, d]; chance comes from the machine unless given."""
     n = len(features)
-    v, k = padded_length(n, spec.places), spec.places
+    v = padded_length(n, spec.places)
     rows = np.zeros((v, features.shape[1]), np.float32)
     rows[:n] = features
     scores = np.zeros(v, np.float32)
@@ -67,15 +93,15 @@ def listed(
     limits = spec.exploration
     explores = _explores(limits) if explores is None else explores
     bounds = _bounds(limits, explores) if spec.is_limited else None
-    ranking, best = _compiled(ranker, rows, np.arange(v) < n, scores, lots, bounds, k)
-    shown = min(top, n)
-    order, found = np.asarray(ranking.order)[:shown].tolist(), np.asarray(best)[:shown].tolist()
+    found, log_p, memo = flat.program(flat.arrays, rows, np.arange(v) < n, scores, lots, bounds)
+    order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
+    log_ps = None if log_p is None else np.asarray(log_p)[: len(order)]
     return Listed(
         order,
-        np.asarray(ranking.free)[:shown].tolist(),
-        _log_propensity(ranking, shown, limits.share, order == found),
-        [np.asarray(leaf) for leaf in jax.tree.leaves(ranking.memo)],
-        found,
+        free,
+        None if log_ps is None else _log_propensity(log_ps, limits.share, order == best),
+        [np.asarray(leaf) for leaf in memo],
+        best,
     )
 
 
@@ -93,11 +119,9 @@ def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
     return np.array([limits.protected, displacement, explores], np.int32)
 
 
-def _log_propensity(ranking: Ranking, shown: int, share: float, is_best: bool) -> float | None:
+def _log_propensity(log_ps: np.ndarray, share: float, is_best: bool) -> float:
     """Return log(s·p + (1 - s)·[it is the best estimate]), p being the list's probability when it explores."""
-    if ranking.log_p is None:
-        return None
-    log_p = float(np.sum(np.asarray(ranking.log_p)[:shown], dtype=np.float64))
+    log_p = float(np.sum(log_ps, dtype=np.float64))
     if share == 1:
         return min(log_p, 0.0)
     p = share * math.exp(log_p) + (1 - share) * is_best

@@ -83,7 +83,7 @@ class Service:
     ) -> Future[Shown]:
         """Return the list to show, once its impression is durable."""
         top = held.spec.places if top is None else top
-        drawn = listing.listed(held.ranker, held.spec, features, prior, top)
+        drawn = listing.listed(held.flat, held.spec, features, prior, top)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
         certain = [free == 1 for free in drawn.free] if mode == "learn" else [True] * len(rows)
         log_propensity = drawn.log_propensity if mode == "learn" else 0.0

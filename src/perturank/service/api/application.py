@@ -21,15 +21,17 @@ from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
 from perturank.service.api.openapi import document, page
 from perturank.service.api.routes import ROUTES
+from perturank.service.api.shortcut import Shortcut
 from perturank.service.keys import Keyring, read_keys
 from perturank.service.metering import Meter
 from perturank.service.service import Service
 
+BUSIEST = ("lists.rank", "lists.feedback")
 SECONDS_BETWEEN_LOOKS = 0.25
 LOOKS_TO_A_CLOSING = 4
 
 
-def application(service: Service) -> Starlette:
+def application(service: Service) -> Shortcut:
     """Return the application of this service."""
     settings, meter = service.settings, Meter()
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
@@ -41,7 +43,10 @@ def application(service: Service) -> Starlette:
         found: Endpoint = getattr(parts[part], method)
         return found
 
-    routes = [Route(r.path, gate(endpoint(r.handler), r.scope), methods=[r.method]) for r in ROUTES]
+    gated = {r: gate(endpoint(r.handler), r.scope) for r in ROUTES}
+    by_row = {r: Route(r.path, gated[r], methods=[r.method]) for r in ROUTES}
+    routes = list(by_row.values())
+    quick = {r.handler.partition(".")[2]: (by_row[r], gated[r]) for r in ROUTES if r.handler in BUSIEST}
     described, readable = msgspec.json.encode(document()), page()
 
     async def openapi(request: Request) -> Response:
@@ -63,7 +68,7 @@ def application(service: Service) -> Starlette:
 
     app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: _absent, 405: _absent})
     app.state.service = service
-    return app
+    return Shortcut(app, quick)
 
 
 async def _absent(request: Request, error: Any) -> Response:
