@@ -15,8 +15,10 @@ __all__ = [
     "bench",
     "catalogue",
     "clicks",
+    "client",
     "cluster",
     "datasets",
+    "driving",
     "experiments",
     "exporting",
     "figures",
@@ -55,7 +57,19 @@ class Later:
 
 
 if TYPE_CHECKING:
-    from perturank import bench, catalogue, clicks, datasets, experiments, figures, metrics, report, reproduction
+    from perturank import (
+        bench,
+        catalogue,
+        clicks,
+        client,
+        datasets,
+        driving,
+        experiments,
+        figures,
+        metrics,
+        report,
+        reproduction,
+    )
     from perturank import simulation as simulation
     from perturank import storage as storage
     from perturank.experiments import protocol as protocols
@@ -79,3 +93,4 @@ else:
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
     opening = Later("perturank.service.log.opening", "service")
+    client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

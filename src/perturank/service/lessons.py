@@ -18,10 +18,11 @@ from perturank.core import Array, Interaction, Key, Query, Ranker, identities
 from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.service.packing import unpacked
+from perturank.service.spec import MOST_IN_A_BATCH
 from perturank.service.tracking import Completed
 from perturank.simulation import LEARNING, streams
 
-AT_ONCE = 64  # impressions to a compiled call; fewer are padded
+AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
 LEAST_ROOM = 1000  # impressions
 
 

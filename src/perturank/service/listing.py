@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import numpy as np
 
 from perturank.core import Array, Limits, Query, Ranker, bucket
 from perturank.service.spec import Exploration, Spec
+from perturank.simulation import LISTS, streams
 
 ANYWHERE = 1_000_000
 Numbers = Any  # NumPy outside, JAX inside
@@ -79,20 +81,18 @@ def listed(
     prior: np.ndarray | None,
     top: int,
     *,
-    lots: np.ndarray | None = None,
-    explores: bool | None = None,
+    draw: int | None = None,
 ) -> Listed:
-    """Return a list of at most `top` of these documents [n, d]; chance comes from the machine unless given."""
+    """Return a list of at most `top` of these documents [n, d]; chance comes from the machine, or from a draw."""
     n = len(features)
     v = padded_length(n, spec.places)
     rows = np.zeros((v, features.shape[1]), np.float32)
     rows[:n] = features
     scores = np.zeros(v, np.float32)
     scores[:n] = 0 if prior is None else prior
-    lots = np.frombuffer(os.urandom(8), np.uint32) if lots is None else lots
+    lots = np.frombuffer(os.urandom(8), np.uint32) if draw is None else seeded_lots(spec.seed, draw)
     limits = spec.exploration
-    explores = _explores(limits) if explores is None else explores
-    bounds = _bounds(limits, explores) if spec.is_limited else None
+    bounds = _bounds(limits, _explores(limits, None if draw is None else lots)) if spec.is_limited else None
     found, log_p, memo = flat.program(flat.arrays, rows, np.arange(v) < n, scores, lots, bounds)
     order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
     log_ps = None if log_p is None else np.asarray(log_p)[: len(order)]
@@ -110,8 +110,20 @@ def padded_length(n: int, places: int) -> int:
     return bucket(max(n, places))
 
 
-def _explores(limits: Exploration) -> bool:
-    return limits.share == 1 or int.from_bytes(os.urandom(7), "big") < limits.share * 2**56
+def seeded_lots(seed: int, draw: int) -> np.ndarray:
+    """Return the key of a list as a simulation with this seed has it in the round of this number; [2]."""
+    return np.asarray(_seeded(np.int32(seed), np.int32(draw)))
+
+
+@jax.jit
+def _seeded(seed: Array, draw: Array) -> Array:
+    return jax.random.key_data(jax.random.fold_in(streams(seed)[LISTS], draw))
+
+
+def _explores(limits: Exploration, lots: np.ndarray | None) -> bool:
+    """Return whether this list explores at all, by a lot of its own."""
+    lot = os.urandom(7) if lots is None else hashlib.blake2b(lots.tobytes(), digest_size=7).digest()
+    return limits.share == 1 or int.from_bytes(lot, "big") < limits.share * 2**56
 
 
 def _bounds(limits: Exploration, explores: bool) -> np.ndarray:

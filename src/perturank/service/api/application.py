@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -28,7 +29,8 @@ from perturank.service.service import Service
 
 BUSIEST = ("lists.rank", "lists.feedback")
 SECONDS_BETWEEN_LOOKS = 0.25
-LOOKS_TO_A_CLOSING = 4
+SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
+SECONDS_TO_A_CLOSING = 1.0
 
 
 def application(service: Service) -> Shortcut:
@@ -77,16 +79,17 @@ async def _absent(request: Request, error: Any) -> Response:
 
 async def _look(service: Service) -> None:
     """Take in what is new several times a second, and close windows now and then."""
-    n = 0
+    closed = time.monotonic()
     while True:
-        n += 1
         try:
             await anyio.to_thread.run_sync(service.refresh)
-            if n % LOOKS_TO_A_CLOSING == 0:
+            if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
+                closed = time.monotonic()
                 await anyio.to_thread.run_sync(service.close_windows)
         except Exception as error:  # a database that is away for a moment must not stop the looking
             lines.warning("the log cannot be read: %s", error)
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        in_step = any(held.spec.batch is not None for held in service.host.all())
+        await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
 
 
 async def _compile(service: Service) -> None:
