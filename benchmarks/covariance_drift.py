@@ -97,7 +97,9 @@ def main(n_rounds: int = 5000, width: int = 16) -> None:
         worst = max(worst, float(error.max()))
     log_det = 2 * np.sum(np.log(np.diagonal(factor))) - len(a) * np.log(settings.as_dict()["l2"])
     print(f"{n_rounds} rounds, {len(a)} parameters, primal form: {bool(ranker.covariance.is_primal)}")
-    print(f"error of a width, relative to the query's median width: largest {worst:.1e}, median {np.median(errors):.1e}")
+    print(
+        f"error of a width, relative to the query's median width: largest {worst:.1e}, median {np.median(errors):.1e}"
+    )
     print(f"log det A/det λI: {float(ranker.covariance.log_det):.3f}, fresh {log_det:.3f}")
 
 

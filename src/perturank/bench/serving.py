@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from perturank.bench.load import BINARY, JSON, Connection, Heard, Load
@@ -90,14 +90,8 @@ def bodies(scale: Scale, kind: str) -> list[bytes]:
             documents = [{"id": name, "features": row} for name, row in zip(ids, rows.tolist(), strict=True)]
             made.append(json.dumps({"query": f"query {q}", "documents": documents}).encode())
         else:
-            made.append(_packed({"ids": ids, "features": rows.astype("<f4").tobytes()}))
+            made.append(msgspec.msgpack.encode({"ids": ids, "features": rows.astype("<f4").tobytes()}))
     return made
-
-
-def _packed(body: dict[str, Any]) -> bytes:
-    import msgspec
-
-    return msgspec.msgpack.encode(body)
 
 
 async def _made(url: str, scale: Scale) -> None:
@@ -140,7 +134,9 @@ async def _under(load: Load, seconds: float, heard: Heard | None = None) -> tupl
 
 def _megabytes(pid: int) -> dict[str, float]:
     """Return the memory of the server and of its learner."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    children = [
+        child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
     pages = {name: int(Path(f"/proc/{each}/statm").read_text().split()[1]) for name, each in _named(pid, children)}
     return {f"{name}_mb": n * PAGE / 1e6 for name, n in pages.items()}
 

@@ -31,6 +31,7 @@ __all__ = [
     "report",
     "reproduction",
     "running",
+    "serving",
     "simulation",
     "snapshots",
     "spec",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     )
     from perturank import simulation as simulation
     from perturank import storage as storage
+    from perturank.bench import serving
     from perturank.experiments import protocol as protocols
     from perturank.results import store
     from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
@@ -84,6 +86,7 @@ else:
     metrics, report, reproduction, simulation, storage = (
         Later(f"perturank.{name}") for name in ("metrics", "report", "reproduction", "simulation", "storage")
     )
+    serving = Later("perturank.bench.serving", "service")
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
     cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")
     exporting, keys, replaying, running = (
