@@ -16,7 +16,9 @@ __all__ = [
     "catalogue",
     "clicks",
     "cluster",
+    "compacting",
     "datasets",
+    "erasing",
     "experiments",
     "exporting",
     "figures",
@@ -60,7 +62,18 @@ if TYPE_CHECKING:
     from perturank import storage as storage
     from perturank.experiments import protocol as protocols
     from perturank.results import store
-    from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
+    from perturank.service import (
+        compacting,
+        erasing,
+        exporting,
+        keys,
+        replaying,
+        running,
+        snapshots,
+        spec,
+        starting,
+        verifying,
+    )
     from perturank.service.log import opening
     from perturank.sweeps import cluster, local
 else:
@@ -78,4 +91,5 @@ else:
     snapshots, spec, starting, verifying = (
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
+    compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
     opening = Later("perturank.service.log.opening", "service")

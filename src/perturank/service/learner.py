@@ -6,16 +6,17 @@ what is learned live is by construction what a replay learns.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
 from perturank.service.changing import last_version
 from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
+from perturank.service.keeping import Keeper
 from perturank.service.log import Log, Transaction
 from perturank.service.replaying import recalled
-from perturank.service.spec import CAP_AMONG
+from perturank.service.retention import Retention
 from perturank.service.state import State
 
 EPOCH = "learner epoch"
@@ -30,15 +31,16 @@ class Superseded(BadInput):
 class Learner:
     """One learner for all models of a log; it takes over from any other that there was."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, retention: Retention | None = None) -> None:
         self.log = log
-        self.states = resuming.resumed(log)
-        self.position = resuming.position(log, self.states)
-        self._sources: dict[str, deque[str | None]] = {}
+        self.states = resuming.resumed(log, recalled(log))
+        self.position = resuming.position(self.states)
         self._stored = {model: state.learned for model, state in self.states.items()}
         with log.transaction() as transaction:
             self.epoch = transaction.remembered(EPOCH) + 1
             transaction.remember(EPOCH, self.epoch)
+        self._keeper = Keeper(log, retention, self._check_epoch)
+        self.is_tidy = False  # nothing is left to be taken out of the log
 
     def catch_up(self, on_record: Callable[[], None] | None = None) -> None:
         """Read what is new."""
@@ -57,11 +59,12 @@ class Learner:
         for state in list(self.states.values()):
             if state.unpublished:
                 self._publish(state)
+        self.is_tidy = not self._keeper.look(list(self.states.values()))
         return self._n_learned() - n_before
 
     def _state(self, model: str) -> State:
         if model not in self.states:
-            self.states[model] = State(model, recalled(self.log))
+            self.states[model] = resuming.origin(self.log, model, recalled(self.log))
         return self.states[model]
 
     def _n_learned(self) -> int:
@@ -83,10 +86,10 @@ class Learner:
         cap = None if state.spec is None else state.spec.cap
         if cap is None:
             return []
-        recent = self._sources.setdefault(state.model, deque(maxlen=CAP_AMONG))
+        recent = state.sources.copy()
         counts, skipped = Counter(recent), []
         for completed in state.queue:
-            source = completed.shown.source
+            source = state.sealed(completed.shown)
             if source is not None and counts[source] >= cap:
                 skipped.append(completed)
                 continue

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import Array, Key, Limits, Query, Ranker, Ranking, bucket
+from perturank.service.propensity import log_probability
 from perturank.service.spec import Exploration, Spec
 
 ANYWHERE = 1_000_000
@@ -97,7 +98,7 @@ def _log_propensity(ranking: Ranking, shown: int, share: float, is_best: bool) -
     """Return log(s·p + (1 - s)·[it is the best estimate]), p being the list's probability when it explores."""
     if ranking.log_p is None:
         return None
-    log_p = float(np.sum(np.asarray(ranking.log_p)[:shown], dtype=np.float64))
+    log_p = log_probability(np.asarray(ranking.log_p)[:shown], np.asarray(ranking.free)[:shown])
     if share == 1:
         return min(log_p, 0.0)
     p = share * math.exp(log_p) + (1 - share) * is_best
