@@ -56,7 +56,8 @@ class Gate:
             if model is not None and not MODEL.fullmatch(model):
                 raise Refused(f"{model[:80]!r} is no name of a model", "use letters, digits, dot, dash and underscore")
             if scope is not None:
-                self._keyring.admit(request.headers.get("authorization"), scope, model)
+                address = request.client.host if request.client is not None else ""
+                self._keyring.admit(request.headers.get("authorization"), scope, model, address)
             await self._read(request)
             return await endpoint(request)
         except Refused as refused:
