@@ -96,4 +96,4 @@ def bits(learner: Learner, model: str = "m") -> bytes:
     """Return the digest of what a learner has learned."""
     ranker = learner.states[model].ranker
     assert ranker is not None
-    return snapshots.digest(ranker)
+    return snapshots.digest(ranker, whole=True)

@@ -15,9 +15,11 @@ __all__ = [
     "bench",
     "catalogue",
     "clicks",
+    "client",
     "cluster",
     "compacting",
     "datasets",
+    "driving",
     "erasing",
     "experiments",
     "exporting",
@@ -31,6 +33,7 @@ __all__ = [
     "report",
     "reproduction",
     "running",
+    "serving",
     "simulation",
     "snapshots",
     "spec",
@@ -57,9 +60,22 @@ class Later:
 
 
 if TYPE_CHECKING:
-    from perturank import bench, catalogue, clicks, datasets, experiments, figures, metrics, report, reproduction
+    from perturank import (
+        bench,
+        catalogue,
+        clicks,
+        client,
+        datasets,
+        driving,
+        experiments,
+        figures,
+        metrics,
+        report,
+        reproduction,
+    )
     from perturank import simulation as simulation
     from perturank import storage as storage
+    from perturank.bench import serving
     from perturank.experiments import protocol as protocols
     from perturank.results import store
     from perturank.service import (
@@ -83,6 +99,7 @@ else:
     metrics, report, reproduction, simulation, storage = (
         Later(f"perturank.{name}") for name in ("metrics", "report", "reproduction", "simulation", "storage")
     )
+    serving = Later("perturank.bench.serving", "service")
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
     cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")
     exporting, keys, replaying, running = (
@@ -93,3 +110,4 @@ else:
     )
     compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
     opening = Later("perturank.service.log.opening", "service")
+    client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

@@ -6,8 +6,8 @@ what is learned live is by construction what a replay learns.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
@@ -18,6 +18,7 @@ from perturank.service.log import Log, Transaction
 from perturank.service.replaying import recalled
 from perturank.service.retention import Retention
 from perturank.service.state import State
+from perturank.service.tracking import Completed
 
 EPOCH = "learner epoch"
 STATE_EVERY = 1000  # impressions between two stored states: what a restart may have to learn again
@@ -62,6 +63,11 @@ class Learner:
         self.is_tidy = not self._keeper.look(list(self.states.values()))
         return self._n_learned() - n_before
 
+    @property
+    def is_in_step(self) -> bool:
+        """Whether a model waits for batches of a fixed size, and its users perhaps for them."""
+        return any(state.spec is not None and state.spec.batch is not None for state in self.states.values())
+
     def _state(self, model: str) -> State:
         if model not in self.states:
             self.states[model] = resuming.origin(self.log, model, recalled(self.log))
@@ -71,33 +77,26 @@ class Learner:
         return sum(state.learned for state in self.states.values())
 
     def _write_batches(self) -> bool:
-        full = [state for state in self.states.values() if state.queue and state.spec is not None]
+        full = [(state, batch) for state in self.states.values() for batch in self._due(state)]
         if not full:
             return False
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
-            for state in full:
-                skipped = self._too_many_of_one_source(state)
-                transaction.append(state.model, Batch(self.position, len(state.queue) - len(skipped), skipped))
+            recent = {state.model: state.sources.copy() for state, _ in full}
+            for state, (through, due) in full:
+                skipped = _too_many_of_one_source(state, due, recent[state.model])
+                transaction.append(state.model, Batch(through, len(due) - len(skipped), skipped))
         return True
 
-    def _too_many_of_one_source(self, state: State) -> list[bytes]:
-        """Return the impressions of sources that have had their say among the last CAP_AMONG."""
-        cap = None if state.spec is None else state.spec.cap
-        if cap is None:
+    def _due(self, state: State) -> list[tuple[int, list[Completed]]]:
+        """Return what is to be learned now, with the position up to which it was completed: all, or whole batches."""
+        if state.spec is None or not state.queue:
             return []
-        recent = state.sources.copy()
-        counts, skipped = Counter(recent), []
-        for completed in state.queue:
-            source = state.sealed(completed.shown)
-            if source is not None and counts[source] >= cap:
-                skipped.append(completed)
-                continue
-            if len(recent) == recent.maxlen:
-                counts[recent[0]] -= 1
-            recent.append(source)
-            counts[source] += 1
-        return [each.name for each in skipped]
+        size, waiting = state.spec.batch, list(state.queue)
+        if size is None:
+            return [(self.position, waiting)]
+        batches = [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)]
+        return [(batch[-1].at, batch) for batch in batches]
 
     def _publish(self, state: State) -> None:
         """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
@@ -148,3 +147,21 @@ class Learner:
 
 def _is_after(record: Record | None, position: int) -> bool:
     return record is not None and record.position > position
+
+
+def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: deque[bytes | None]) -> list[bytes]:
+    """Return the impressions of sources that have had their say among the recent ones; the others are added there."""
+    cap = None if state.spec is None else state.spec.cap
+    if cap is None:
+        return []
+    counts, skipped = Counter(recent), []
+    for completed in due:
+        source = state.sealed(completed.shown)
+        if source is not None and counts[source] >= cap:
+            skipped.append(completed)
+            continue
+        if len(recent) == recent.maxlen:
+            counts[recent[0]] -= 1
+        recent.append(source)
+        counts[source] += 1
+    return [each.name for each in skipped]

@@ -24,7 +24,7 @@ def stored(state: State) -> bytes:
     return snapshots.state_bytes(
         state.ranker,
         spec=msgspec.to_builtins(state.spec),
-        digest=snapshots.digest(state.ranker).hex(),
+        digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
         **{name: getattr(state, name) for name in NUMBERS},
@@ -54,7 +54,7 @@ def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
         )
     except (BadInput, KeyError, msgspec.ValidationError):
         return None
-    if snapshots.digest(ranker).hex() != said["digest"] or state.at > log.tail():
+    if snapshots.digest(ranker, whole=True).hex() != said["digest"] or state.at > log.tail():
         return None
     if said["waiting_from"] is not None:
         for record in log.read(after=said["waiting_from"] - 1, through=state.at, model=model):
@@ -74,7 +74,7 @@ def origin(log: Log, model: str, recall: Recall, at: int | None = None) -> State
     if not base.digest:
         return State(model, recall, at=base.at, based=base.at)
     state = restored(log, model, recall, snapshots.base_name(model))
-    if state is None or state.ranker is None or snapshots.digest(state.ranker) != base.digest:
+    if state is None or state.ranker is None or snapshots.digest(state.ranker, whole=True) != base.digest:
         raise BadInput(f"the base of model {model!r} is missing or damaged", "restore the log from a backup")
     return state
 

@@ -23,6 +23,7 @@ from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 
 SECONDS_TO_DRAIN = 10
+SECONDS_TO_A_SWITCH = 2e-4  # between threads: the one that writes waits for its turn after every statement
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_START_AGAIN = 1.0
 COMMAND = "from perturank.cli import main; main()"
@@ -33,6 +34,7 @@ lines = logging.getLogger("perturank.service")
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
     settings = settings.checked()
+    sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     _report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:

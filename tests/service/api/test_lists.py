@@ -188,3 +188,18 @@ def test_explain_says_who_was_free(http: TestClient, service: Service) -> None:
     assert answer["ranking"][0]["free"] == ["d0", "d1", "d2"]
     assert answer["ranking"][2]["certain"] is True
     assert len(answer["ranking"][0]["scores"]) == 2
+
+
+def test_the_number_of_a_draw_decides_the_list_of_a_model_with_seeded_chance(http: TestClient) -> None:
+    assert http.put("/v1/models/m", json=SPEC | {"chance": "seeded"}).status_code == 200
+    lists = [[each["id"] for each in rank(http, draw=n)["ranking"]] for n in (1, 1, 2, 3, 4)]
+    assert lists[0] == lists[1]
+    assert any(other != lists[0] for other in lists[2:])
+    half = SPEC | {"chance": "seeded", "exploration": {"share": 0.5}}
+    assert http.put("/v1/models/m", json=half).status_code == 200
+    again = [[rank(http, draw=n)["propensity"] for n in range(6)] for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def test_a_draw_is_refused_where_chance_is_the_machines(http: TestClient) -> None:
+    assert "draw" in rank(http, 422, draw=3)["title"]
