@@ -160,7 +160,7 @@ class _Served:
 
 
 def _checkpoint(client: Client, model: str, driven: Driven, exam: Exam, doubts: Doubts, plan: Plan) -> Checkpoint:
-    arrays, header = storage.unpacked(client.file(model), f"the file of model {model!r}")
+    arrays, header = storage.unpacked(client.file(model, history=False), f"the file of model {model!r}")
     ranker = storage.restored(arrays, header, model)
     cumulative = float(metrics.cumulative_ndcg(driven.ndcgs)[-1])
     share = doubts.share(ranker)

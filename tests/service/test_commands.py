@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from perturank import storage
 from perturank.cli import app
 from perturank.service import snapshots
+from perturank.service.entries import Compacted, Impression
 from perturank.service.log.sqlite import SqliteLog
 
 
@@ -98,6 +99,20 @@ def test_a_log_is_compacted_and_a_source_erased(tmp_path: Path) -> None:
     assert "alice" not in run("log", "export", "--log", url).stdout
     assert run("log", "verify", "--log", url).exit_code == 0
     assert run("replay", "--log", url, "--model", "m", "--verify").exit_code == 0
+
+
+def test_a_learner_that_is_told_what_to_keep_compacts_by_itself(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log)
+    learned(log, spec(), 1).close()
+    url = f"sqlite:///{tmp_path}/log.db"
+    for turn in range(1, 4):
+        lived(log, spec(), 2, 10 * turn)
+        assert run("learn", "--log", url, "--once", "--keep-impressions", "2").exit_code == 0
+    assert log.all_of("m", Compacted)
+    assert sum(isinstance(record.entry, Impression) for record in log.read()) <= 4
+    assert run("replay", "--log", url, "--model", "m", "--verify").exit_code == 0
+    log.close()
 
 
 def test_mistakes_are_one_line(url: str, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,48 @@ def test_a_sweep_that_is_broken_off_loses_nothing_and_is_finished_later(
         pass
     assert n_impressions(either) == 0
     assert bits(other) == bits(learner)
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from perturank.service import compacting, snapshots
+from perturank.service.log.sqlite import SqliteLog
+
+def held(transaction):
+    if sys.argv[2] == "base":
+        print("writing", flush=True)
+        time.sleep(600)
+
+compacting.AT_ONCE = 2
+log = SqliteLog(Path(sys.argv[1]))
+compacting.based(log, "m", log.stored(snapshots.state_name("m")), 0, guard=held)
+for _ in compacting.sweep(log, "m"):
+    print("page", flush=True)
+    time.sleep(600 if sys.argv[2] == "sweep" else 0)
+"""
+
+
+@pytest.mark.kill
+def test_killed_while_it_writes_the_base_or_sweeps_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    created(log)
+    learner = learned(log, spec(), 3)
+    learner.close()
+    for when, n_left in (("base", 9), ("sweep", 7), ("end", 0)):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(path), when], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        if when != "end":
+            child.kill()
+        child.communicate()
+        assert n_impressions(log) == n_left
+        assert list(faults(log)) == []
+        report = rebuilt(log, "m")
+        assert (report.differs, report.begins > 0) == (None, when != "base")
+        assert snapshots.digest(report.ranker, whole=True) == bits(learner)
+    log.close()
 
 
 def test_a_base_that_cannot_be_written_leaves_everything_as_it_was(log: Log) -> None:

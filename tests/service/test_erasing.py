@@ -64,7 +64,7 @@ def test_not_a_byte_of_it_is_left_in_the_file(tmp_path: Path) -> None:
     log = SqliteLog(path)
     created(log)
     learner = Learner(log)
-    lived(log, spec(), 3, source=ALICE, ids=["secret-1", "secret-2", "secret-3", "secret-4"])
+    lived(log, spec(), 3, source=ALICE, ids=["private-1", "private-2", "private-3", "private-4"])
     lived(log, spec(), 3, 10, source="bob")
     learner.step()
     learner.close()
@@ -74,7 +74,13 @@ def test_not_a_byte_of_it_is_left_in_the_file(tmp_path: Path) -> None:
     content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"bob" in content
     assert ALICE.encode() not in content
-    assert b"secret" not in content
+    assert b"private" not in content
+
+
+def test_what_is_left_can_be_learned_anew_without_it(log: Log) -> None:
+    two_users(log, "p2linrank")
+    erasing.carried_out(log, erasing.wish(log, ALICE), 60)
+    assert rebuilt(log, "m", instead=spec("p2linrank")).state.learned == 4  # Bob's
 
 
 def test_what_waits_is_not_learned_and_its_clicks_are_not_kept(log: Log) -> None:

@@ -39,7 +39,7 @@ def verify(log: LogUrl = DEFAULT_LOG) -> None:
     opened = opening.open_log(log)
     try:
         found = list(verifying.faults(opened))
-        n = opened.tail()
+        n = opened.tail() - compacting.n_removed(opened)
     finally:
         opened.close()
     for fault in found:
@@ -104,7 +104,14 @@ def show(
     opened = opening.open_log(log)
     try:
         tail, size = opened.tail(), opened.size()
-        listed = table(f"{log}: {tail:,} records, {size / 1e6:,.1f} MB", "position", "at", "model", "kind", "what")
+        listed = table(
+            f"{log}: {tail - compacting.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
+            "position",
+            "at",
+            "model",
+            "kind",
+            "what",
+        )
         for record in opened.read(after=max(0, tail - n)):
             values = exporting.exported(record, opened.secret)
             kept = {k: v for k, v in values.items() if k not in ("position", "at", "model", "kind", "spec", "sum")}

@@ -7,6 +7,8 @@ broken off and begun again at any point.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from perturank.service import replaying, resuming, snapshots
 from perturank.service.changing import last_version
@@ -88,26 +90,31 @@ def based(
 
     `keeps`: the records before it stay, but for those of sources that are to be erased.
     """
-    said = {} if content is None else resuming.header(content, f"the state of {model}")
-    at = said.get("at", at)
-    waiting = said.get("waiting_from")
-    version = said.get("version", 0) + bool(said.get("unpublished"))
+    said = {"at": at} if content is None else resuming.header(content, f"the state of {model}")
     with log.transaction() as transaction:
         if guard is not None:
             guard(transaction)
-        before = transaction.newest(model, Compacted)
-        earlier = before.entry if before is not None and isinstance(before.entry, Compacted) else None
-        if (earlier is not None and earlier.at >= at) or _is_contradicted(log, model, at, version):
-            return None
-        if content is None:
-            version = last_version(transaction, model)  # its number is counted on from, should the model come back
-        through = at if waiting is None else min(at, waiting - 1)
-        if keeps:
-            through = earlier.through if earlier is not None else 0
-        entry = Compacted(at, through, version, said.get("learned", 0), bytes.fromhex(said.get("digest", "")))
-        transaction.append(model, entry)
-        _store(log, transaction, model, content, entry)
+        entry = _entry(log, transaction, model, said, keeps)
+        if entry is not None:
+            transaction.append(model, entry)
+            _store(log, transaction, model, content, entry)
     return entry
+
+
+def _entry(log: Log, transaction: Transaction, model: str, said: dict[str, Any], keeps: bool) -> Compacted | None:
+    """Return what is to be said of a state with this header as the base; None: it cannot be one."""
+    before = transaction.newest(model, Compacted)
+    earlier = before.entry if before is not None and isinstance(before.entry, Compacted) else None
+    at, version = said["at"], said.get("version", 0) + bool(said.get("unpublished"))
+    if (earlier is not None and earlier.at >= at) or _is_contradicted(log, model, at, version):
+        return None
+    waiting = said.get("waiting_from")
+    through = at if waiting is None else min(at, waiting - 1)
+    if keeps:
+        through = earlier.through if earlier is not None else 0
+    if "digest" not in said:  # the model is gone, but should it come back, its versions count on
+        return Compacted(at, through, last_version(transaction, model), 0, b"")
+    return Compacted(at, through, version, said["learned"], bytes.fromhex(said["digest"]))
 
 
 def _is_contradicted(log: Log, model: str, at: int, version: int) -> bool:
@@ -133,40 +140,77 @@ def _store(log: Log, transaction: Transaction, model: str, content: bytes | None
             transaction.remove(name)
 
 
-def sweep(log: Log, model: str) -> Iterator[int]:
-    """Take out what the newest base has made superfluous; yields, after each page, how many records went."""
-    base = resuming.base_of(log, model)
-    if base is None:
-        return
-    with log.transaction() as transaction:
-        swept = transaction.remembered(_swept(model))
-        closed = transaction.newest(model, Closed)
-    if swept >= base.at:
-        return
-    wishes = [r for r in log.all_of(model, Erased, after=swept) if r.position <= base.at]
-    erased = {r.entry.source: r.position for r in wishes if isinstance(r.entry, Erased)}
-    kept = set(snapshots.versions(log, model))
-    positions, names = [], []
-    for record in log.read(through=max([base.through, *erased.values()]), model=model):
-        old = record.position <= base.through
+@dataclass(frozen=True)
+class Superfluous:
+    """The records of a model that its base has made superfluous, or that a source wants to be gone."""
+
+    base: Compacted
+    erased: dict[bytes, int]  # sealed sources, and up to where they are erased
+    closed: int  # the newest closing, which says what is late
+    stored: frozenset[int]  # versions whose bytes are there
+    secret: bytes
+
+    @property
+    def through(self) -> int:
+        """The position after which there are none."""
+        return max([self.base.through, *self.erased.values()])
+
+    def __contains__(self, record: Record) -> bool:
+        old = record.position <= self.base.through
         match record.entry:
-            case Impression() as shown if record.impression is not None:
-                if old or _is_erased(log, record.position, shown, erased):
-                    names.append(record.impression)
-            case Feedback() | Batch() if old:
-                positions.append(record.position)
-            case Closed() if old and closed is not None and record.position != closed.position:
-                positions.append(record.position)
-            case Snapshot(version=version) if old and version < base.version and version not in kept:
-                positions.append(record.position)
+            case Impression(source=source):
+                return old or record.position <= self._erased_through(source)
+            case Feedback() | Batch():
+                return old
+            case Closed():
+                return old and record.position != self.closed
+            case Snapshot(version=version):
+                return old and version < self.base.version and version not in self.stored
+            case _:
+                return False
+
+    def _erased_through(self, source: str | None) -> int:
+        return 0 if source is None or not self.erased else self.erased.get(source_seal(source, self.secret), 0)
+
+
+def sweep(log: Log, model: str) -> Iterator[int]:
+    """Take out what is superfluous; yields, after each page, how many records went."""
+    goes = _superfluous(log, model)
+    if goes is None:
+        return
+    positions, names = [], []
+    for record in log.read(through=goes.through, model=model):
+        if record in goes and isinstance(record.entry, Impression) and record.impression is not None:
+            names.append(record.impression)
+        elif record in goes:
+            positions.append(record.position)
         if len(positions) + len(names) >= AT_ONCE:
             yield _cut(log, positions, names)
             positions, names = [], []
     yield _cut(log, positions, names)
     with log.transaction() as transaction:
-        transaction.remember(_swept(model), base.at)
+        transaction.remember(_swept(model), goes.base.at)
     while log.give_back():
         yield 0
+
+
+def _superfluous(log: Log, model: str) -> Superfluous | None:
+    """Return what is still to be taken out of the log; None: nothing is."""
+    base = resuming.base_of(log, model)
+    with log.transaction() as transaction:
+        swept, closed = transaction.remembered(_swept(model)), transaction.newest(model, Closed)
+    if base is None or swept >= base.at:
+        return None
+    wishes = [record for record in log.all_of(model, Erased, after=swept) if record.position <= base.at]
+    erased = {record.entry.source: record.position for record in wishes if isinstance(record.entry, Erased)}
+    stored = frozenset(snapshots.versions(log, model))
+    return Superfluous(base, erased, closed.position if closed is not None else 0, stored, log.secret)
+
+
+def n_removed(log: Log) -> int:
+    """Return how many records were ever taken out."""
+    with log.transaction() as transaction:
+        return transaction.remembered(REMOVED)
 
 
 def is_swept(log: Log, model: str, position: int) -> bool:
@@ -177,12 +221,6 @@ def is_swept(log: Log, model: str, position: int) -> bool:
 
 def _swept(model: str) -> str:
     return f"{model} swept"
-
-
-def _is_erased(log: Log, position: int, shown: Impression, erased: dict[bytes, int]) -> bool:
-    if shown.source is None or not erased:
-        return False
-    return position <= erased.get(source_seal(shown.source, log.secret), 0)
 
 
 def _cut(log: Log, positions: list[int], names: list[bytes]) -> int:

@@ -150,7 +150,7 @@ def _is_after(record: Record | None, position: int) -> bool:
 
 
 def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: deque[bytes | None]) -> list[bytes]:
-    """Return the impressions of sources that have had their say among the recent ones; the others join these."""
+    """Return the impressions of sources that have had their say among the recent ones; the others are added there."""
     cap = None if state.spec is None else state.spec.cap
     if cap is None:
         return []

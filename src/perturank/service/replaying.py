@@ -57,7 +57,7 @@ def whole(log: Log, model: str, version: int) -> Ranker:
         return base.ranker
     state = followed(log, resuming.nearest(log, model, recalled(log), at), at)
     if state.ranker is None or state.at > at or not _is(state, published):
-        raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", "choose a newer one")
+        raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", "a newer one can be")
     return state.ranker
 
 

@@ -155,7 +155,9 @@ class Service:
     def file(self, model: str, *, history: bool = True) -> bytes:
         """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""
         held = self.host.get(model)
-        ranker = replaying.whole(self.log, model, held.version) if history and held.version else held.ranker
+        ranker = held.ranker
+        if history and held.version and snapshots.has_history(ranker):
+            ranker = replaying.whole(self.log, model, held.version)
         return snapshots.state_bytes(ranker, model=model, learned_version=held.version, history=history)
 
     def close(self) -> None:

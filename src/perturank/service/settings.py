@@ -29,6 +29,7 @@ class ServeSettings(Settings):
     keep_impressions: int | None = hyper(None, "the same as a number of learned impressions", "", AT_LEAST_ONE)
     keys: str | None = hyper(None, "file of API keys, as `perturank keys` writes it; none: no key is asked for")
     body_bytes: int = hyper(8_000_000, "largest body of a request", "", AT_LEAST_ONE)
+    file_bytes: int = hyper(500_000_000, "largest file of a model that is brought", "", AT_LEAST_ONE)
     documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
     batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
     rate: float = hyper(2000.0, "requests a second that a key, or without keys an address, may send", "", POSITIVE)

@@ -41,6 +41,11 @@ def mark_name(model: str, version: int) -> str:
     return f"{mark_prefix(model)}{version:012d}"
 
 
+def has_history(ranker: Ranker) -> bool:
+    """Return whether learning needs more of it than serving does."""
+    return any(name.startswith(ONLY_LEARNING) for name in storage.arrays_of(ranker))
+
+
 def version_bytes(ranker: Ranker, **header: Any) -> bytes:
     """Return the ranker as far as serving needs it."""
     arrays = {name: array for name, array in storage.arrays_of(ranker).items() if not name.startswith(ONLY_LEARNING)}

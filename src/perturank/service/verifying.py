@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perturank.errors import BadInput
 from perturank.service import snapshots
-from perturank.service.compacting import REMOVED
+from perturank.service.compacting import n_removed
 from perturank.service.entries import Batch, Compacted, Feedback, Impression, Record, Snapshot
 from perturank.service.log import Log
 from perturank.service.packing import unpacked
@@ -34,10 +34,9 @@ def faults(log: Log) -> Iterator[str]:
         for fault in _of_record(log, record, seen):
             yield f"position {record.position}: {fault}"
         seen.n, seen.last, seen.at = seen.n + 1, record.position, record.at
-    with log.transaction() as transaction:
-        removed = transaction.remembered(REMOVED)
-    if compacted and seen.last - seen.n > removed:
-        yield f"{seen.last - seen.n - removed} records are missing that no compaction has taken out"
+    missing = seen.last - seen.n - n_removed(log)
+    if compacted and missing > 0:
+        yield f"{missing} records are missing that no compaction has taken out"
 
 
 def _compacted(log: Log) -> int:

@@ -137,7 +137,8 @@ def test_a_file_carries_its_history_and_goes_on_learning_anywhere(http: TestClie
     ranker = storage.restored(*storage.unpacked(whole, "it"), "it")
     assert small.same_bits(ranker, learner.states["m"].ranker)
     query = Query.of(rows(6))
-    seen = Interaction.of(query, ranker.rank(query, jax.random.key(1), 4), [0])
+    ranking = ranker.rank(query, jax.random.key(1), 4)
+    seen = Interaction.of(query, ranking, [int(ranking.documents[2])])
     on = ranker.learn(seen, jax.random.key(2))
     assert int(on.history.n_pairs) > int(ranker.history.n_pairs) > 0  # type: ignore[attr-defined]
     http.put("/v1/models/n", json=asked)

@@ -37,7 +37,8 @@ def application(service: Service) -> Shortcut:
     """Return the application of this service."""
     settings, meter = service.settings, Meter()
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
-    gate = Gate(Keyring(keys, settings.rate), meter, settings.body_bytes)
+    keyring = Keyring(keys, settings.rate)
+    gate, wide = (Gate(keyring, meter, most) for most in (settings.body_bytes, settings.file_bytes))
     parts = {"lists": Lists(service, meter), "models": Models(service), "health": Health(service, meter)}
 
     def endpoint(handler: str) -> Endpoint:
@@ -45,7 +46,7 @@ def application(service: Service) -> Shortcut:
         found: Endpoint = getattr(parts[part], method)
         return found
 
-    gated = {r: gate(endpoint(r.handler), r.scope) for r in ROUTES}
+    gated = {r: (wide if r.takes is bytes else gate)(endpoint(r.handler), r.scope) for r in ROUTES}
     by_row = {r: Route(r.path, gated[r], methods=[r.method]) for r in ROUTES}
     routes = list(by_row.values())
     quick = {r.handler.partition(".")[2]: (by_row[r], gated[r]) for r in ROUTES if r.handler in BUSIEST}
