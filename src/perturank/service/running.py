@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -13,13 +12,12 @@ from perturank.errors import BadInput
 from perturank.service.foresight import Foresight
 from perturank.service.learner import Learner, Superseded
 from perturank.service.lessons import AT_ONCE
+from perturank.service.lines import lines, write_lines
 from perturank.service.log import Log
 from perturank.service.refusals import NotReady
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
-
-lines = logging.getLogger("perturank.service")
 
 
 class Stop:
@@ -40,6 +38,7 @@ class Stop:
 
 def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner | None:
     """Learn from the log as it grows; `once`: until there is nothing more to learn."""
+    write_lines()
     if with_parent:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = Stop()

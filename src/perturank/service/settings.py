@@ -34,18 +34,23 @@ class ServeSettings(Settings):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def checked(self) -> ServeSettings:
         """Return itself if it is safe to start."""
         if not self.is_loopback and self.keys is None:
             raise BadInput(f"{self.host} can be reached by others and no key is asked for", "give --keys FILE")
         return self
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address always means this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None) -> ServeSettings:

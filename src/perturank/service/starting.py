@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import os
 import signal
 import socket
 import subprocess
@@ -17,6 +17,8 @@ import uvicorn
 
 from perturank.errors import BadInput
 from perturank.service.api.application import application
+from perturank.service.api.connection import Connection
+from perturank.service.lines import lines, write_lines
 from perturank.service.log.opening import SQLITE, open_log
 from perturank.service.log.wal import n_unfinished_bytes
 from perturank.service.service import Service
@@ -27,18 +29,18 @@ SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_START_AGAIN = 1.0
 COMMAND = "from perturank.cli import main; main()"
 
-lines = logging.getLogger("perturank.service")
-
 
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
     settings = settings.checked()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    write_lines()
     _report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service = Service(log, settings)
         config = uvicorn.Config(
             application(service),
+            http=Connection,
+            ws="none",
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=SECONDS_TO_DRAIN,
@@ -106,9 +108,10 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
 
 def _keep_learning(log: str, stopping: threading.Event) -> None:
     """Start a learner, and another one when it dies."""
-    command = [sys.executable, "-c", COMMAND, "learn", "--log", log, "--with-parent"]
+    command = [sys.executable, "-c", COMMAND, "learn", "--with-parent"]
+    environment = os.environ | {"PERTURANK_LOG": log}  # others may read a command line, and the address a password
     while not stopping.is_set():
-        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
         while child.poll() is None and not stopping.wait(SECONDS_BETWEEN_LOOKS):
             pass
         if stopping.is_set():
