@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def application(service: Service) -> Starlette:
     """Return the application of this service."""
     settings, meter = service.settings, Meter()
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
-    gate = Gate(Keyring(keys, settings.rate), meter, settings.body_bytes)
+    gate = Gate(Keyring(keys, settings.rate), meter, settings.body_bytes, settings.patience)
     health = Health(service, meter)
     parts = {"lists": Lists(service, meter), "models": Models(service), "health": health}
 
@@ -54,7 +54,10 @@ def application(service: Service) -> Starlette:
         async def refuse(request: Request) -> Response:
             raise error
 
-        return await gate(refuse, None)(request)
+        response = await gate(refuse, None)(request)
+        if response.status_code == 405:  # every method of the path, not only those of its first route
+            response.headers["allow"] = ", ".join(_methods(routes, request.scope["path"]))
+        return response
 
     routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
 
@@ -71,6 +74,11 @@ def application(service: Service) -> Starlette:
     app.router.redirect_slashes = False  # a redirect would go past the gate
     app.state.service = service
     return app
+
+
+def _methods(routes: Sequence[Route], path: str) -> list[str]:
+    """Return what may be asked of this path."""
+    return sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})
 
 
 async def _look(service: Service, health: Health) -> None:
