@@ -41,3 +41,20 @@ def test_any_other_address_does(host: str) -> None:
     with pytest.raises(BadInput, match="no key is asked for"):
         ServeSettings(host=host).checked()
     assert ServeSettings(host=host, keys="file").checked()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host/log", "postgresql://me:***@host/log"),
+        ("postgresql://:secret@host/log?sslmode=require", "postgresql://:***@host/log?sslmode=require"),
+        ("postgresql://me@host:5432/log?password=secret&x=1", "postgresql://me@host:5432/log?password=***&x=1"),
+        ("mysql://me:secret@host", "mysql://me:***@host"),
+        ("postgresql://me@host:5432/log", "postgresql://me@host:5432/log"),
+        ("sqlite:///a:b@c.db", "sqlite:///a:b@c.db"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    found = ServeSettings(log=url).shown()["log"]
+    assert "secret" not in found
+    assert found == shown

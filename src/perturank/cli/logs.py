@@ -9,6 +9,7 @@ import typer
 from perturank.cli.later import exporting, opening, verifying
 from perturank.cli.learning import DEFAULT_LOG, LogUrl
 from perturank.cli.printing import table, to_people, to_programs
+from perturank.service.settings import without_password
 
 log_commands = typer.Typer(help="Look into a service's log.", no_args_is_help=True)
 
@@ -54,7 +55,14 @@ def show(
     opened = opening.open_log(log)
     try:
         tail, size = opened.tail(), opened.size()
-        listed = table(f"{log}: {tail:,} records, {size / 1e6:,.1f} MB", "position", "at", "model", "kind", "what")
+        listed = table(
+            f"{without_password(log)}: {tail:,} records, {size / 1e6:,.1f} MB",
+            "position",
+            "at",
+            "model",
+            "kind",
+            "what",
+        )
         for record in opened.read(after=max(0, tail - n)):
             values = exporting.exported(record, opened.secret)
             kept = {k: v for k, v in values.items() if k not in ("position", "at", "model", "kind", "spec", "sum")}

@@ -14,7 +14,7 @@ from perturank.service.learner import Learner, Superseded
 from perturank.service.lessons import AT_ONCE
 from perturank.service.lines import lines, write_lines
 from perturank.service.log import Log
-from perturank.service.refusals import NotReady
+from perturank.service.refusals import LogFull, NotReady
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
@@ -48,7 +48,7 @@ def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner
                 return _led(log, stop, once)
             if once:
                 raise BadInput("another learner is at work on this log", "it learns all there is")
-        except (NotReady, Superseded) as error:
+        except (LogFull, NotReady, Superseded) as error:
             if once:
                 raise
             lines.warning("the learner begins again: %s", error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class ServeSettings(Settings):
     documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
     batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
     rate: float = hyper(2000.0, "requests a second that a key may send", "", POSITIVE)
+    patience: float = hyper(30.0, "seconds within which a request must have come, headers and body each", "", POSITIVE)
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
 
     @property
@@ -36,11 +38,21 @@ class ServeSettings(Settings):
         """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
+    def shown(self) -> dict[str, Any]:
+        """Return plain values that anybody may read."""
+        return self.as_dict() | {"log": without_password(self.log)}
+
     def checked(self) -> ServeSettings:
         """Return itself if it is safe to start."""
         if not self.is_loopback and self.keys is None:
             raise BadInput(f"{self.host} can be reached by others and no key is asked for", "give --keys FILE")
         return self
+
+
+def without_password(url: str) -> str:
+    """Return an address as it may be shown."""
+    url = re.sub(r"(://[^/?@]*?):[^/?]*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&]password=)[^&]*", r"\1***", url)
 
 
 def is_loopback(host: str) -> bool:
