@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -34,12 +35,12 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
     settings = settings.checked()
     write_lines()
-    _report_unfinished(settings.log)
+    report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service = Service(log, settings)
         config = uvicorn.Config(
             application(service),
-            http=Connection,
+            http=partial(Connection, patience=settings.patience),  # type: ignore[arg-type]
             ws="none",
             log_config=None,
             access_log=False,
@@ -53,7 +54,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
         service.close()
 
 
-def _report_unfinished(log: str) -> None:
+def report_unfinished(log: str) -> None:
     """Say so where the last run ended in the middle of a transaction."""
     n = n_unfinished_bytes(Path(log.removeprefix(SQLITE))) if log.startswith(SQLITE) else 0
     if n:

@@ -25,14 +25,14 @@ from perturank.service.refusals import Refused, TooLarge, TooSlow
 Endpoint = Callable[[Request], Awaitable[Response]]
 ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-SECONDS_TO_SEND = 30.0  # a whole body
 
 
 class Gate:
     """Wraps endpoints."""
 
-    def __init__(self, keyring: Keyring, meter: Meter, body_bytes: int) -> None:
-        self._keyring, self._meter, self._body_bytes = keyring, meter, body_bytes
+    def __init__(self, keyring: Keyring, meter: Meter, body_bytes: int, patience: float) -> None:
+        self._keyring, self._meter = keyring, meter
+        self._body_bytes, self._patience = body_bytes, patience
 
     def __call__(self, endpoint: Endpoint, scope: Scope | None) -> Endpoint:
         """Return the endpoint behind the gate; scope None: open to all."""
@@ -86,12 +86,12 @@ class Gate:
             raise TooLarge("the body is too large", f"send at most {self._body_bytes} bytes")
         parts, size = [], 0
         try:
-            async with asyncio.timeout(SECONDS_TO_SEND):
+            async with asyncio.timeout(self._patience):
                 async for part in request.stream():
                     size += len(part)
                     if size > self._body_bytes:
                         raise TooLarge("the body is too large", f"send at most {self._body_bytes} bytes")
                     parts.append(part)
         except TimeoutError:
-            raise TooSlow("the body did not come", f"send it within {SECONDS_TO_SEND:g} seconds") from None
+            raise TooSlow("the body did not come", f"send it within {self._patience:g} seconds") from None
         request.state.body = b"".join(parts)
