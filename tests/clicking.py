@@ -31,22 +31,28 @@ class User(threading.Thread):
         self.shown: list[str] = []
         self.acknowledged: dict[str, str] = {}
         self.answers: Counter[str] = Counter()
+        self.refusals: Counter[int] = Counter()
         self.surprises: list[str] = []
         self._said: tuple[str, str] | None = None
         self._over = threading.Event()
 
     def run(self) -> None:
         while not self._over.is_set():
-            try:
-                with Client(self.url, retries=0, timeout=30) as client:
-                    while not self._over.is_set():
-                        self._turn(client)
-            except httpx.TransportError:
-                pass
-            except ServiceProblem as problem:
-                if problem.status not in NOT_NOW:
-                    self.surprises.append(f"{problem.status} {problem}")
-            self._over.wait(0.02)
+            url = self.url
+            with Client(url, retries=0, timeout=30) as client:
+                while url == self.url and not self._over.is_set():
+                    self._try(client)
+
+    def _try(self, client: Client) -> None:
+        try:
+            self._turn(client)
+        except httpx.TransportError:
+            self._over.wait(0.05)
+        except ServiceProblem as problem:
+            self.refusals[problem.status] += 1
+            if problem.status not in NOT_NOW:
+                self.surprises.append(f"{problem.status} {problem}")
+            self._over.wait(0.05)
 
     def _turn(self, client: Client) -> None:
         if self._said is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clicking import DOCUMENTS, User, exported
+from clicking import DOCUMENTS, User, exported, tally
 from service_small import rows
 from serving import SPEC, STARTED, Serving, children, is_running, run
 
@@ -51,6 +52,36 @@ def test_told_to_stop_under_load_it_answers_all_that_it_has_begun(tmp_path: Path
     assert clicked == {name for user in users for name in user.acknowledged}
     asked = {each["impression"] for each in records if each["kind"] == "impression"}
     assert asked == {name for user in users for name in user.shown}
+
+
+def test_a_full_disk_is_told_loses_nothing_and_all_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+    log = f"sqlite:///{small_disk}/perturank.db"
+    serving = Serving(tmp_path, log)
+    with serving.client(retries=30) as client:
+        client.put_model("m", **SPEC)
+    users = [User(serving.url) for _ in range(3)]
+    for user in users:
+        user.start()
+    serving.until(lambda: all(user.acknowledged for user in users))
+    ballast = small_disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+    serving.until(lambda: all(user.refusals[507] > 2 for user in users))
+    before = [user.answers.total() for user in users]
+    ballast.unlink()
+    serving.until(lambda: all(user.answers.total() > n + 5 for user, n in zip(users, before, strict=True)))
+    for user in users:
+        user.end()
+    assert [user.surprises for user in users] == [[], [], []]
+    with serving.client() as client:
+        version = client.model("m")["version"]
+        shown = client.rank(DOCUMENTS, model="m")
+        users[0].acknowledged[shown.impression] = shown.ids[0]
+        assert client.feedback(shown.impression, shown.ids[:1], model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] > version)  # the learner goes on too
+    assert serving.stop() == 0
+    assert tally(log, users).is_whole
 
 
 def test_the_learner_ends_with_its_parent(tmp_path: Path) -> None:
