@@ -95,8 +95,11 @@ class _Calls:
 
 def _read(response: httpx.Response) -> Any:
     if response.is_success:
-        if response.headers.get("content-type", "").startswith("application/msgpack"):
+        kind = response.headers.get("content-type", "")
+        if kind.startswith("application/msgpack"):
             return msgspec.msgpack.decode(response.content)
+        if not kind.startswith("application/json"):
+            return response.content
         return msgspec.json.decode(response.content) if response.content else None
     try:
         said = msgspec.json.decode(response.content, type=dict[str, Any])
@@ -151,6 +154,10 @@ class Client(_Calls):
     def model(self, model: str = "default") -> dict[str, Any]:
         """Return what is served under this name."""
         return dict(self._answer(Call("GET", f"/v1/models/{model}")))
+
+    def file(self, model: str = "default") -> bytes:
+        """Return the served version as a file for `perturank.load`."""
+        return bytes(self._answer(Call("GET", f"/v1/models/{model}/file")))
 
     def _answer(self, call: Call) -> Any:
         attempt = 0

@@ -27,6 +27,7 @@ from perturank.datasets.dataset import fingerprint
 from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam
 from perturank.hyperparameters import Settings
+from perturank.parts import batches
 from perturank.runs import Progress, Run
 
 LONGEST_CHUNK = 1000
@@ -52,14 +53,20 @@ class Plan:
     evaluate_at: tuple[int, ...] = ()
     top: int = 10
     evaluate_on: str = "test"
+    batch: int = 1  # rounds that are learned together, with one fit
 
     def __post_init__(self) -> None:
-        for name, least in (("rounds", 1), ("top", 1), ("seed", 0)):
+        for name, least in (("rounds", 1), ("top", 1), ("seed", 0), ("batch", 1)):
             if getattr(self, name) < least:
                 raise BadInput(f"{name} is {getattr(self, name)}", f"it must be {least} or more")
         if any(t < 1 or t > self.rounds for t in self.evaluate_at):
             raise BadInput(
                 f"evaluate_at is {','.join(map(str, self.evaluate_at))}", f"rounds go from 1 to {self.rounds}"
+            )
+        odd = next((t for t in self.stops if t % self.batch), None)
+        if self.batch > LONGEST_CHUNK or odd is not None:
+            raise BadInput(
+                f"batch is {self.batch}", f"it must divide {odd or LONGEST_CHUNK}: batches are learned whole"
             )
         if self.evaluate_on not in ("test", "validation"):
             raise BadInput(f"evaluate_on is {self.evaluate_on!r}", "it must be 'test' or 'validation'")
@@ -170,6 +177,13 @@ def shown_list(world: World, ranker: Ranker, t: Array) -> tuple[Query, Ranking, 
     return shown, ranking, grades, shelf.ideals[q], regret
 
 
+def seen_in(world: World, ranker: Ranker, t: Array) -> tuple[Interaction, Array, Array]:
+    """Return what is seen in round t, its NDCG and its mis-ordered pairs."""
+    shown, ranking, grades, ideal, regret = shown_list(world, ranker, t)
+    clicks = world.user.click(grades, shown.mask, jax.random.fold_in(world.keys[USERS], t))
+    return Interaction(shown, clicks, ranking.memo), metrics.ndcg(grades, shown.mask, ideal), regret
+
+
 @eqx.filter_jit(donate="all-except-first")
 def chunk(
     world: World, ranker: Ranker, ndcgs: Array, regrets: Array, start: Array, n: Array
@@ -181,14 +195,34 @@ def chunk(
         arrays, ndcgs, regrets = state
         ranker = eqx.combine(arrays, static)
         t = start + i + 1
-        shown, ranking, grades, ideal, regret = shown_list(world, ranker, t)
-        clicks = world.user.click(grades, shown.mask, jax.random.fold_in(world.keys[USERS], t))
-        interaction = Interaction(shown, clicks, ranking.memo)
+        interaction, ndcg, regret = seen_in(world, ranker, t)
         ranker = ranker.learn(interaction, jax.random.fold_in(world.keys[LEARNING], t))
-        ndcgs = ndcgs.at[i].set(metrics.ndcg(grades, shown.mask, ideal))
-        return eqx.filter(ranker, eqx.is_array), ndcgs, regrets.at[i].set(regret)
+        return eqx.filter(ranker, eqx.is_array), ndcgs.at[i].set(ndcg), regrets.at[i].set(regret)
 
     arrays, ndcgs, regrets = lax.fori_loop(0, n, one, (dynamic, ndcgs, regrets))
+    return eqx.combine(arrays, static), ndcgs, regrets
+
+
+@eqx.filter_jit(donate="all-except-first")
+def batched_chunk(
+    world: World, ranker: Ranker, ndcgs: Array, regrets: Array, start: Array, n: Array, size: int
+) -> tuple[Ranker, Array, Array]:
+    """Return the same as `chunk` where so many rounds are learned together, after the last of them."""
+    dynamic, static = eqx.partition(ranker, eqx.is_array)
+
+    def one(b: Array, state: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+        arrays, ndcgs, regrets = state
+        ranker = eqx.combine(arrays, static)
+        first = start + b * size + 1
+        # One after another: beside one another their bits would depend on how many there are.
+        seen, found, wrong = lax.map(lambda i: seen_in(world, ranker, first + i), jnp.arange(size))
+        keys = jax.vmap(lambda i: jax.random.fold_in(world.keys[LEARNING], first + i))(jnp.arange(size))
+        ranker = batches.learned(ranker, seen, keys, jnp.asarray(size))
+        ndcgs = lax.dynamic_update_slice_in_dim(ndcgs, found, b * size, 0)
+        regrets = lax.dynamic_update_slice_in_dim(regrets, wrong, b * size, 0)
+        return eqx.filter(ranker, eqx.is_array), ndcgs, regrets
+
+    arrays, ndcgs, regrets = lax.fori_loop(0, n // size, one, (dynamic, ndcgs, regrets))
     return eqx.combine(arrays, static), ndcgs, regrets
 
 
@@ -213,19 +247,20 @@ def simulate(
     world = World(Shelf.of(plan.fold.train, plan.top), plan.user, keys, plan.top)
     exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(plan.fold.train)
     longest_chunk = min(longest_chunk, LONGEST_CHUNK)
+    longest_chunk = max(longest_chunk // plan.batch, 1) * plan.batch
     n_next = min(longest_chunk, 50)
     compiled: set[Any] = set()
     saved = time.perf_counter()
     while progress.round < plan.rounds:
         stop = next(t for t in plan.stops if t > progress.round)
-        n = min(stop - progress.round, n_next)
+        n = min(stop - progress.round, _rounded(n_next, plan.batch))
         ranker = _roomy(progress.ranker, n, plan.top)
         shapes = _shapes(ranker)
         if shapes not in compiled:  # an empty chunk compiles and changes nothing
-            ranker = rounds_done(world, ranker, progress.round, 0)[0]
+            ranker = rounds_done(world, ranker, progress.round, 0, plan.batch)[0]
             compiled.add(shapes)
         began = time.perf_counter()
-        ranker, ndcgs, regrets = rounds_done(world, ranker, progress.round, n)
+        ranker, ndcgs, regrets = rounds_done(world, ranker, progress.round, n, plan.batch)
         seconds = time.perf_counter() - began
         progress.advance(ranker, ndcgs, regrets, seconds)
         n_next = max(1, min(longest_chunk, 4 * n_next, int(n * SECONDS_PER_CHUNK / seconds) + 1))
@@ -250,10 +285,13 @@ def _shapes(ranker: Ranker) -> tuple[tuple[int, ...], ...]:
     return tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
 
 
-def rounds_done(world: World, ranker: Ranker, start: int, n: int) -> tuple[Ranker, np.ndarray, np.ndarray]:
+def rounds_done(
+    world: World, ranker: Ranker, start: int, n: int, batch: int = 1
+) -> tuple[Ranker, np.ndarray, np.ndarray]:
     """Return the ranker after n more rounds, and each round's NDCG and mis-ordered pairs; the old ranker is used up."""
     blank = jnp.zeros(LONGEST_CHUNK)
-    ranker, ndcgs, regrets = chunk(world, ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n))
+    state = ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n)
+    ranker, ndcgs, regrets = chunk(world, *state) if batch == 1 else batched_chunk(world, *state, batch)
     return ranker, np.asarray(ndcgs)[:n], np.asarray(regrets)[:n]
 
 
@@ -268,5 +306,6 @@ def identity(plan: Plan) -> dict[str, Any]:
         "seed": plan.seed,
         "top": plan.top,
         "evaluate_on": plan.evaluate_on,
+        **({"batch": plan.batch} if plan.batch > 1 else {}),
         "threads": machine.n_threads(),
     }

@@ -21,7 +21,7 @@ def test_numbers_follow_their_law_and_are_independent(law: str) -> None:
     found = np.asarray(draw(KEY, (40_000,)), np.float64)
     assert np.isfinite(found).all()
     assert stats.kstest(found, expected.cdf).pvalue > 1e-4
-    for lag in (1, 2, 20_000):  # the two words of a block lie half the numbers apart
+    for lag in (1, 2, 20_000):  # the two words of a block are neighbours
         assert abs(np.corrcoef(found[:-lag], found[lag:])[0, 1]) < 5 / np.sqrt(len(found) - lag)
 
 
@@ -36,3 +36,8 @@ def test_no_uniform_number_is_0_or_1() -> None:
     found = np.asarray(draws.uniform(KEY, (1 << 20,)))
     assert 0 < found.min() < 1e-5
     assert 1 > found.max() > 1 - 1e-5
+
+
+def test_padding_does_not_change_what_is_drawn_before_it() -> None:
+    key = jax.random.key(4)
+    np.testing.assert_array_equal(draws.words(key, (7,)), draws.words(key, (64,))[:7])

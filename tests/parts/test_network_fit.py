@@ -51,7 +51,7 @@ fitted = eqx.filter_jit(NetworkFit.fitted)
 def test_the_gradient_is_that_of_the_objective_with_its_regulariser() -> None:
     theta, theta_0 = networks()
     for budget in (None, 16):
-        found = gradient(replace(FIT, budget=budget), theta, theta_0, history(), jnp.asarray([NONE]), KEY, KEPT)
+        found = gradient(replace(FIT, budget=budget), theta, theta_0, history(), jnp.asarray([[NONE]]), KEY, KEPT)
         for n in range(2):
             now, start = (
                 [np.asarray(net.hidden[0][n], np.float64).T, np.asarray(net.output[n], np.float64)]
@@ -72,9 +72,9 @@ def test_a_round_without_a_pair_moves_nothing_and_one_with_a_pair_does() -> None
     theta, theta_0 = networks()
     fit = replace(FIT, budget=16)
     start = FIT.optimiser(theta)
-    still, state = fitted(fit, theta, theta_0, start, history(), jnp.asarray([NONE]), KEY, KEPT)
+    still, state = fitted(fit, theta, theta_0, start, history(), jnp.asarray([[NONE]]), KEY, KEPT)
     assert small.same_bits((still, state), (theta, start))
-    moved, state = fitted(fit, theta, theta_0, start, history(), jnp.asarray([0]), KEY, KEPT)
+    moved, state = fitted(fit, theta, theta_0, start, history(), jnp.asarray([[0]]), KEY, KEPT)
     assert not small.same_bits(moved, theta)
     assert int(state[0].count) == FIT.n_steps
 

@@ -12,12 +12,13 @@ from rich.table import Table
 
 from perturank import machine
 from perturank.cli.interrupting import interruptible
-from perturank.cli.later import bench, figures
+from perturank.cli.later import bench, figures, serving
 from perturank.cli.printing import progress, table, to_people, to_programs
 from perturank.errors import BadInput
 
 if TYPE_CHECKING:
     from perturank.bench import Comparison, Effort, Part, Report
+    from perturank.bench.serving import Scale
 
 WIDTH = 100
 
@@ -35,6 +36,10 @@ def benchmark(
     fail_if_slower: Annotated[bool, typer.Option("--fail-if-slower", help="Then exit with code 1.")] = False,
     figure: Annotated[Path | None, typer.Option(help="File for a figure of the cost per round (PNG).")] = None,
     out: Annotated[Path | None, typer.Option(help="File for the JSON, beside the table.")] = None,
+    service: Annotated[bool, typer.Option("--service", help="Measure the ranking service under load instead.")] = False,
+    rate: Annotated[float, typer.Option(help="With --service: pairs of list and feedback a second.", min=1)] = 300.0,
+    soak: Annotated[int, typer.Option(help="With --service: minutes at that rate.", min=0)] = 0,
+    log: Annotated[str | None, typer.Option(help="With --service: its log; a new SQLite file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure speed and memory, each number beside the machine's own speed in the same run.
@@ -48,7 +53,12 @@ def benchmark(
     perturank bench --json > old.json
 
     perturank bench --compare old.json --fail-if-slower
+
+    perturank bench --service --rate 300 --soak 10
     """
+    if service:
+        _under_load(serving.Scale(rate=rate, soak_minutes=soak, log=log, seconds=seconds or 15.0), as_json)
+        return
     if quick and full:
         raise BadInput("--quick and --full exclude each other", "give one of them, or neither")
     machine.pin_threads(threads)
@@ -77,6 +87,25 @@ def benchmark(
             typer.echo(f"figure: {figure}")
     if fail_if_slower and comparison is not None and comparison.of("slower"):
         raise typer.Exit(1)
+
+
+def _under_load(scale: Scale, as_json: bool) -> None:
+    """Run a service, load it, and print what it stood."""
+    with progress() as bar, interruptible() as check:
+        task = bar.add_task("the service starts", total=scale.n_steps)
+
+        def advance(what: str) -> None:
+            bar.update(task, advance=1, description=what)
+            check()
+
+        part = serving.measured(scale, advance)
+    if as_json:
+        to_programs({name: row.values for name, row in part.rows.items()})
+        return
+    listed = table(part.title, "", *(column.heading for column in part.columns), numbers=True)
+    for name, row in part.rows.items():
+        listed.add_row(name, *(column.written(row.values.get(column.key)) for column in part.columns))
+    to_people(listed, WIDTH)
 
 
 def _check_folder(path: Path | None) -> None:

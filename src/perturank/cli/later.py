@@ -15,8 +15,10 @@ __all__ = [
     "bench",
     "catalogue",
     "clicks",
+    "client",
     "cluster",
     "datasets",
+    "driving",
     "experiments",
     "exporting",
     "figures",
@@ -29,6 +31,7 @@ __all__ = [
     "report",
     "reproduction",
     "running",
+    "serving",
     "simulation",
     "snapshots",
     "spec",
@@ -55,9 +58,22 @@ class Later:
 
 
 if TYPE_CHECKING:
-    from perturank import bench, catalogue, clicks, datasets, experiments, figures, metrics, report, reproduction
+    from perturank import (
+        bench,
+        catalogue,
+        clicks,
+        client,
+        datasets,
+        driving,
+        experiments,
+        figures,
+        metrics,
+        report,
+        reproduction,
+    )
     from perturank import simulation as simulation
     from perturank import storage as storage
+    from perturank.bench import serving
     from perturank.experiments import protocol as protocols
     from perturank.results import store
     from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
@@ -70,6 +86,7 @@ else:
     metrics, report, reproduction, simulation, storage = (
         Later(f"perturank.{name}") for name in ("metrics", "report", "reproduction", "simulation", "storage")
     )
+    serving = Later("perturank.bench.serving", "service")
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
     cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")
     exporting, keys, replaying, running = (
@@ -79,3 +96,4 @@ else:
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
     opening = Later("perturank.service.log.opening", "service")
+    client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import statistics
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from rich.table import Table
 from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli.interrupting import interruptible
-from perturank.cli.later import catalogue, clicks, datasets, metrics, simulation
+from perturank.cli.later import catalogue, clicks, client, datasets, driving, metrics, simulation
 from perturank.cli.printing import progress, table, to_people, to_programs
 from perturank.cli.workers import side_by_side
 from perturank.errors import BadInput
@@ -38,6 +39,7 @@ class Request:
     evaluate_at: tuple[int, ...]
     top: int
     checkpoint: Path | None
+    batch: int = 1
 
 
 def simulate(
@@ -52,9 +54,13 @@ def simulate(
     changes: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, as name=value.")] = None,
     evaluate_at: Annotated[str, typer.Option(help="Rounds to evaluate after, as 100,500,1000.")] = "",
     top: Annotated[int, typer.Option(help="Places of the shown list.", min=1)] = 10,
+    batch: Annotated[int, typer.Option(help="Rounds that are learned together, with one fit.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="Threads of one run; part of its identity.", min=1)] = 1,
     jobs: Annotated[int, typer.Option(help="Seeds that run at the same time.", min=1)] = 1,
     checkpoint: Annotated[Path | None, typer.Option(help="File to go on from after an interruption.")] = None,
+    through: Annotated[str | None, typer.Option(help="Address of a running service that ranks and learns.")] = None,
+    model: Annotated[str, typer.Option(help="With --through: name of the model to make there.")] = "simulated",
+    asynchronous: Annotated[bool, typer.Option("--asynchronous", help="With --through: never wait for it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per seed.")] = False,
 ) -> None:
     """Let a ranker learn from simulated clicks, and measure it.
@@ -66,14 +72,19 @@ def simulate(
     perturank simulate --ranker pdgd-linear --data ~/data/mq2008 --fold 2 --clicks navigational --seeds 10 --jobs 2
 
     perturank simulate --ranker p2linrank --set noise_std=0.1 --set l2=30 --evaluate-at 100,1000,5000 --json
+
+    perturank simulate --ranker p2neurrank --rounds 500 --batch 10 --through http://127.0.0.1:8765
     """
     machine.pin_threads(threads)
-    settings, at = named_values(changes or []), _rounds(evaluate_at, rounds)
-    asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint)
+    settings, at = named_values(changes or []), _rounds(evaluate_at, rounds, batch)
+    asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint, batch)
     requests = [asked] if seeds == 1 else [_with_seed(asked, each) for each in range(seed, seed + seeds)]
     results: list[Result] = []
+    way = None if through is None else Way(through, model, not asynchronous)
+    if way is not None and (checkpoint is not None or jobs > 1):
+        raise BadInput("--through goes without --checkpoint and --jobs", "the service itself remembers")
     try:
-        with contextlib.closing(_results(requests, min(jobs, seeds))) as finished:
+        with contextlib.closing(_results(requests, min(jobs, seeds), way)) as finished:
             for result in finished:
                 results.append(result)
                 if as_json:
@@ -83,6 +94,23 @@ def simulate(
         raise typer.Exit(130) from None
     if not as_json:
         to_people(_results_table(results, top))
+
+
+@dataclass(frozen=True)
+class Way:
+    """Through which service, and whether in step with its learning. Its key is in PERTURANK_KEY."""
+
+    url: str
+    model: str
+    in_step: bool
+
+    def result_of(self, request: Request, on_progress: Callable[[int], None]) -> Result:
+        """Return one run through the service, as plain values; each seed has a model of its own."""
+        plan = plan_of(request)
+        with client.Client(self.url, os.environ.get("PERTURANK_KEY")) as served:
+            model = f"{self.model}-{request.seed}"
+            driven = driving.drive(plan, served, model, in_step=self.in_step, on_progress=on_progress)
+        return _about(request, plan) | {"seed": request.seed, "through": self.url} | driven.as_dict(request.top)
 
 
 def plan_of(request: Request) -> simulation.Plan:
@@ -99,6 +127,7 @@ def plan_of(request: Request) -> simulation.Plan:
         seed=request.seed,
         evaluate_at=request.evaluate_at,
         top=request.top,
+        batch=request.batch,
     )
 
 
@@ -106,6 +135,10 @@ def result_of(request: Request, on_progress: Callable[[int], None] | None = None
     """Return one run and everything that decided it, as plain values."""
     plan = plan_of(request)
     run = simulation.simulate(plan, on_progress=on_progress, checkpoint=request.checkpoint)
+    return _about(request, plan) | run.as_dict(request.top)
+
+
+def _about(request: Request, plan: simulation.Plan) -> Result:
     return {
         "ranker": request.ranker,
         "data": request.data,
@@ -113,14 +146,14 @@ def result_of(request: Request, on_progress: Callable[[int], None] | None = None
         "clicks": request.user,
         "stop": request.stop,
         "settings": plan.settings.as_dict(),
-        **run.as_dict(request.top),
+        "batch": request.batch,
         "threads": machine.n_threads(),
         "conventions": metrics.CONVENTIONS,
         "version": __version__,
     }
 
 
-def _results(requests: Sequence[Request], jobs: int) -> Generator[Result, None, None]:
+def _results(requests: Sequence[Request], jobs: int, way: Way | None = None) -> Generator[Result, None, None]:
     """Yield the results in the order of their seeds, with progress on stderr."""
     with progress() as bar:
         task = bar.add_task(requests[0].ranker, total=sum(request.rounds for request in requests))
@@ -132,7 +165,7 @@ def _results(requests: Sequence[Request], jobs: int) -> Generator[Result, None, 
                     check()
 
                 for request in requests:
-                    yield result_of(request, advance)
+                    yield result_of(request, advance) if way is None else way.result_of(request, advance)
         else:
             for result in side_by_side(result_of, requests, jobs):
                 bar.advance(task, requests[0].rounds)
@@ -153,15 +186,15 @@ def named_values(texts: list[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in texts)}
 
 
-def _rounds(text: str, rounds: int) -> tuple[int, ...]:
-    """Return the rounds to evaluate after: those given, or 100, 500, 1000, … and the last.
+def _rounds(text: str, rounds: int, batch: int = 1) -> tuple[int, ...]:
+    """Return the rounds to evaluate after: those given, or 100, 500, 1000, … where a batch ends, and the last.
 
-    >>> _rounds("", 1200), _rounds("500,100", 1200)
-    ((100, 500, 1000, 1200), (100, 500))
+    >>> _rounds("", 1200), _rounds("500,100", 1200), _rounds("", 1200, batch=40)
+    ((100, 500, 1000, 1200), (100, 500), (1000, 1200))
     """
     if not text:
         series = (step * 10**power for power in range(2, 10) for step in (1, 5))
-        return tuple(sorted({rounds, *(each for each in series if each < rounds)}))
+        return tuple(sorted({rounds, *(each for each in series if each < rounds and each % batch == 0)}))
     try:
         given = {int(part) for part in text.split(",")}
     except ValueError:

@@ -16,9 +16,12 @@ from perturank.core import Array, Key
 
 
 def words(key: Key, shape: tuple[int, ...]) -> Array:
-    """Return uniformly random 32-bit words."""
+    """Return uniformly random 32-bit words; the first of them are the same however many are drawn."""
     n = math.prod(shape)
-    return threefry_2x32(jax.random.key_data(key), jnp.arange(n + n % 2, dtype=jnp.uint32))[:n].reshape(shape)
+    # Threefry takes the first half of its counters with the second: neighbours go into one block.
+    counters = jnp.arange(n + n % 2, dtype=jnp.uint32).reshape(-1, 2).T
+    drawn = threefry_2x32(jax.random.key_data(key), counters.ravel()).reshape(2, -1)
+    return drawn.T.ravel()[:n].reshape(shape)
 
 
 def uniform(key: Key, shape: tuple[int, ...]) -> Array:

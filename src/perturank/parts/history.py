@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from perturank.core import Array, Key, Query
-from perturank.parts import draws
+from perturank.core import Array, Interaction, Key, Query
+from perturank.parts import batches, draws
 from perturank.parts.preferences import Pairs
 from perturank.parts.table import Table
 
@@ -114,6 +114,23 @@ class History(eqx.Module):
             frozen,
         )
         return history, pair_slots
+
+    def add_batch(
+        self, seen: Interaction, pairs: Callable[[Interaction, Key], Pairs], keys: Key, n: Array, noise_std: float = 0.0
+    ) -> tuple[History, Array]:
+        """Return the history with the pairs of the first n interactions [B, …], and their slots [B, p]."""
+        lots = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
+
+        def add(i: Array, state: tuple[History, Array]) -> tuple[History, Array]:
+            history, slots = state
+            each = batches.at(seen, i)
+            history, found = history.add(each.shown, pairs(each, lots[i, 0]), lots[i, 1], noise_std)
+            return history, slots.at[i].set(found)
+
+        room = batches.size(seen)
+        n_pairs = jax.eval_shape(pairs, jax.tree.map(lambda leaf: leaf[0], seen), keys[0]).weight.shape[0]
+        none = jnp.full((room, n_pairs), self.weight.shape[0], jnp.int32)
+        return batches.folded(add, room, n, (self, none))
 
     def targets(self, noise_std: float, n_rankers: int, key: Key) -> Array:
         """Return Σw·(y + γ) of every pair for every ranker; [P, N]. Noise is drawn anew unless frozen."""

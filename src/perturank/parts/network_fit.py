@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +17,8 @@ from perturank.core import Array, Key
 from perturank.parts import fitting, scoring
 from perturank.parts.history import History
 from perturank.parts.objective import Loss
+
+MOST_ROUNDS = 16  # whose steps a fit takes, however many lists it learns from
 
 
 @dataclass(frozen=True)
@@ -53,28 +57,43 @@ class NetworkFit:
         key: Key,
         kept: Key,
     ) -> tuple[scoring.Scorer, Any]:
-        """Return the networks and the optimiser after the round's steps; nothing moves in a round without a pair.
+        """Return the networks and the optimiser after one fit; nothing moves where no pair is new.
 
-        `newest` are the slots of the round's pairs; `kept` is the key of noise that is drawn once.
+        `newest` [B, p] are the slots of each new list's pairs; `kept` is the key of noise that is drawn once.
         """
         trained, fixed = eqx.partition(theta, eqx.is_array)
 
-        def step(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        def step(i: Array, newest: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
             arrays, optimiser = state
-            # A sample is drawn anew each step; the noise on a whole history is drawn once a round.
+            # A sample is drawn anew each step; the noise on a whole history is drawn once a fit.
             lots = key if self.budget is None else jax.random.fold_in(key, i)
             gradient = self.gradient(eqx.combine(arrays, fixed), theta_0, history, newest, lots, kept)
             updates, optimiser = optax.adam(self.learning_rate).update(gradient, optimiser)
             return optax.apply_updates(arrays, updates), optimiser
 
-        def fit() -> tuple[Any, Any]:
-            start = trained, optimiser
-            # One step without a loop saves copying the parameters.
-            return step(jnp.asarray(0), start) if self.n_steps == 1 else lax.fori_loop(0, self.n_steps, step, start)
-
-        taught = jnp.any(newest < history.weight.shape[0])
-        trained, optimiser = lax.cond(taught, fit, lambda: (trained, optimiser))
+        taught = jnp.any(newest < history.weight.shape[0], axis=1)
+        start = trained, optimiser
+        if newest.shape[0] == 1:
+            one = partial(step, newest=newest[0])
+            trained, optimiser = lax.cond(taught[0], lambda: self._round(one, start), lambda: start)
+        else:
+            trained, optimiser = self._batch(step, newest[jnp.argsort(~taught)], jnp.sum(taught), start)
         return eqx.combine(trained, fixed), optimiser
+
+    def _round(self, step: Callable[..., Any], start: tuple[Any, Any]) -> tuple[Any, Any]:
+        # One step without a loop saves copying the parameters.
+        if self.n_steps == 1:
+            return step(jnp.asarray(0), state=start)
+        return lax.fori_loop(0, self.n_steps, lambda i, state: step(i, state=state), start)
+
+    def _batch(self, step: Callable[..., Any], newest: Array, n: Array, start: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Take the steps of n rounds, but no more than those of MOST_ROUNDS; each sees one list's pairs first."""
+        rounds = jnp.minimum(n, MOST_ROUNDS)
+
+        def one(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+            return step(i, newest[(i // self.n_steps) * n // jnp.maximum(rounds, 1)], state)
+
+        return lax.fori_loop(0, rounds * self.n_steps, one, start)
 
     def gradient(
         self, theta: scoring.Scorer, theta_0: scoring.Scorer, history: History, newest: Array, key: Key, kept: Key

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
-from perturank.parts import certainty, ordering, scoring
+from perturank.parts import batches, certainty, ordering, scoring
 from perturank.parts.covariance import Covariance, Diagonal, Full
 from perturank.parts.history import History
 from perturank.parts.network_fit import NetworkFit
@@ -140,17 +140,29 @@ class OlRankNet(eqx.Module):
 
     @eqx.filter_jit
     def _learn(self, interaction: Interaction, key: Key) -> OlRankNet:
-        s, shown = self.settings, interaction.shown
-        keys = jax.random.split(key, 3)
-        pairs = inferred(
-            interaction.clicks, shown.mask, keys[0], beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
-        )
-        history, newest = self.history.add(shown, pairs, keys[1])
-        theta, optimiser = network_fit(s).fitted(
-            self.theta, self.theta_0, self.optimiser, history, newest, keys[2], keys[2]
-        )
-        news = jnp.where(newest < history.weight.shape[0], pairs.weight, 0.0)
-        covariance = self.covariance.widened(self._gradients(shown.features), Pairs(pairs.winner, pairs.loser, news))
+        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
+
+    @eqx.filter_jit
+    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> OlRankNet:
+        """Return the network after one fit to all clicks, the first n of these interactions [B, …] among them."""
+        s = self.settings
+
+        def pairs(each: Interaction, lots: Key) -> Pairs:
+            return inferred(
+                each.clicks, each.shown.mask, lots, beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
+            )
+
+        history, newest = self.history.add_batch(seen, pairs, keys, n)
+        last = jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2]
+        theta, optimiser = network_fit(s).fitted(self.theta, self.theta_0, self.optimiser, history, newest, last, last)
+
+        def widen(i: Array, covariance: Covariance) -> Covariance:
+            each, lots = batches.at(seen, i), jax.random.split(keys[i], 3)
+            told = pairs(each, lots[0])
+            news = jnp.where(newest[i] < history.weight.shape[0], told.weight, 0.0)
+            return covariance.widened(self._gradients(each.shown.features), Pairs(told.winner, told.loser, news))
+
+        covariance = batches.folded(widen, batches.size(seen), n, self.covariance)
         return OlRankNet(s, theta, self.theta_0, optimiser, covariance, history)
 
 

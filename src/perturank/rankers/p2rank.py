@@ -16,7 +16,7 @@ from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
-from perturank.parts import certainty, linear_fit, ordering, scoring
+from perturank.parts import batches, certainty, linear_fit, ordering, scoring
 from perturank.parts.history import History
 from perturank.parts.network_fit import NetworkFit
 from perturank.parts.objective import Loss
@@ -100,6 +100,9 @@ def _roomy(history: History, settings: P2Settings, n_rounds: int, k: int) -> His
     return history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, settings.pairs))
 
 
+Remembered = tuple[History, Array | None, Array, Array]  # with gram, pull, and whether there is a new pair
+
+
 class P2LinRank(eqx.Module):
     """P² with N linear rankers, each fitted to the whole history every round."""
 
@@ -158,19 +161,34 @@ class P2LinRank(eqx.Module):
 
     @eqx.filter_jit
     def _learn(self, interaction: Interaction, key: Key) -> P2LinRank:
-        s, shown = self.settings, interaction.shown
-        keys = jax.random.split(key, 3)
-        pairs = omega(s, interaction, keys[0])
-        history, slots = self.history.add(shown, pairs, keys[1])
-        news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
-        x = jnp.sqrt(news)[:, None] * (shown.features[pairs.winner] - shown.features[pairs.loser])
-        gram = None if self.gram is None else self.gram + x.T @ x
+        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
+
+    @eqx.filter_jit
+    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2LinRank:
+        """Return the ensemble refitted once to all clicks, the first n of these interactions [B, …] among them."""
+        s = self.settings
+
+        def add(i: Array, state: Remembered) -> Remembered:
+            history, gram, pull, taught = state
+            each, lots = batches.at(seen, i), jax.random.split(keys[i], 3)
+            pairs = omega(s, each, lots[0])
+            history, slots = history.add(each.shown, pairs, lots[1])
+            news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
+            features = each.shown.features
+            x = jnp.sqrt(news)[:, None] * (features[pairs.winner] - features[pairs.loser])
+            gram = None if gram is None else gram + x.T @ x
+            if s.noise == "frozen":
+                pull = pull + s.noise_std * x.T @ jax.random.normal(lots[2], (x.shape[0], s.n_rankers))
+            return history, gram, pull, taught | jnp.any(news > 0)
+
+        start = self.history, self.gram, self.pull, jnp.asarray(False)
+        history, gram, frozen, taught = batches.folded(add, batches.size(seen), n, start)
 
         def fit() -> tuple[Array, Array, linear_fit.AnyHessian]:
+            pull = frozen
             if s.noise == "fresh":
-                pull = linear_fit.perturbation(history, gram, s.l2, s.noise_std, s.n_rankers, keys[2])
-            else:
-                pull = self.pull + s.noise_std * x.T @ jax.random.normal(keys[2], (x.shape[0], s.n_rankers))
+                last = jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2]
+                pull = linear_fit.perturbation(history, gram, s.l2, s.noise_std, s.n_rankers, last)
             problem = linear_fit.LinearProblem(history, jnp.asarray(s.l2), pull, s.loss)
             if s.loss == "symmetric":
                 return linear_fit.descended(problem, self.theta, gram), pull, self.hessian
@@ -178,7 +196,7 @@ class P2LinRank(eqx.Module):
             theta, hessian = linear_fit.newton(problem, start, self.hessian)
             return theta, pull, hessian
 
-        theta, pull, hessian = lax.cond(jnp.any(news > 0), fit, lambda: (self.theta, self.pull, self.hessian))
+        theta, pull, hessian = lax.cond(taught, fit, lambda: (self.theta, self.pull, self.hessian))
         return P2LinRank(s, theta, pull, gram, hessian, history)
 
 
@@ -244,13 +262,20 @@ class P2NeurRank(eqx.Module):
 
     @eqx.filter_jit
     def _learn(self, interaction: Interaction, key: Key) -> P2NeurRank:
+        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
+
+    @eqx.filter_jit
+    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2NeurRank:
+        """Return the ensemble after one fit to all clicks, the first n of these interactions [B, …] among them."""
         s = self.settings
-        keys = jax.random.split(key, 3)
-        history, newest = self.history.add(interaction.shown, omega(s, interaction, keys[0]), keys[1], s.noise_std)
+
+        def pairs(each: Interaction, lots: Key) -> Pairs:
+            return omega(s, each, lots)
+
+        history, newest = self.history.add_batch(seen, pairs, keys, n, s.noise_std)
+        last = jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2]
         kept = jax.random.wrap_key_data(self.lots)
-        theta, optimiser = network_fit(s).fitted(
-            self.theta, self.theta_0, self.optimiser, history, newest, keys[2], kept
-        )
+        theta, optimiser = network_fit(s).fitted(self.theta, self.theta_0, self.optimiser, history, newest, last, kept)
         return P2NeurRank(s, theta, self.theta_0, optimiser, self.lots, history)
 
 

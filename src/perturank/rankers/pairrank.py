@@ -11,7 +11,7 @@ from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, Settings, hyper
-from perturank.parts import certainty, linear_fit, ordering
+from perturank.parts import batches, certainty, linear_fit, ordering
 from perturank.parts.history import History
 from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
 from perturank.publishing import Published
@@ -113,21 +113,30 @@ class PairRank(eqx.Module):
 
     @eqx.filter_jit
     def _learn(self, interaction: Interaction, key: Key) -> PairRank:
-        s, shown = self.settings, interaction.shown
-        pairs = inferred(
-            interaction.clicks, shown.mask, key, beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
-        )
-        history, slots = self.history.add(shown, pairs, key)
-        news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
-        x = shown.features[pairs.winner] - shown.features[pairs.loser]
-        gram = self.gram + (x * news[:, None]).T @ x
-        l2 = jnp.asarray(s.l2) if s.objective == "sum" else 2 * s.l2 * jnp.sum(history.weight)
+        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
 
+    @eqx.filter_jit
+    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> PairRank:
+        """Return the ranker refitted once to all clicks, the first n of these interactions [B, …] among them."""
+        s = self.settings
+
+        def add(i: Array, state: tuple[History, Array, Array]) -> tuple[History, Array, Array]:
+            history, gram, taught = state
+            each = batches.at(seen, i)
+            pairs = inferred(
+                each.clicks, each.shown.mask, keys[i], beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
+            )
+            history, slots = history.add(each.shown, pairs, keys[i])
+            news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
+            x = each.shown.features[pairs.winner] - each.shown.features[pairs.loser]
+            return history, gram + (x * news[:, None]).T @ x, taught | jnp.any(news > 0)
+
+        start = self.history, self.gram, jnp.asarray(False)
+        history, gram, taught = batches.folded(add, batches.size(seen), n, start)
+        l2 = jnp.asarray(s.l2) if s.objective == "sum" else 2 * s.l2 * jnp.sum(history.weight)
         problem = linear_fit.LinearProblem(history, l2, jnp.zeros_like(self.theta), "cross-entropy")
         theta, hessian = lax.cond(
-            jnp.any(news > 0),
-            lambda: linear_fit.newton(problem, self.theta, self.hessian),
-            lambda: (self.theta, self.hessian),
+            taught, lambda: linear_fit.newton(problem, self.theta, self.hessian), lambda: (self.theta, self.hessian)
         )
         return PairRank(s, theta, gram, hessian, history)
 

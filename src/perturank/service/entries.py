@@ -64,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=7):
     generation: int
     version: int
     learned: int  # impressions so far
-    digest: bytes  # of all arrays, those that only learning needs included
+    digest: bytes  # of the arrays that serving needs
     sum: bytes  # of the stored bytes, which serving reads
     epoch: int  # of the learner that published it
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import snapshots
 from perturank.service.entries import Changed, Deleted, Pinned, Record, Snapshot
-from perturank.service.listing import listed, padded_length
+from perturank.service.listing import Flat, listed, padded_length
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
 from perturank.service.spec import Spec
@@ -31,6 +32,11 @@ class Hosted:
     published: dict[int, Snapshot] = field(default_factory=dict)  # of this generation
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
+
+    @cached_property
+    def flat(self) -> Flat:
+        """The ranker as its lists need it."""
+        return Flat.of(self.ranker, self.spec.places)
 
 
 class Host:
@@ -104,7 +110,7 @@ class Host:
 
     def compile(self, held: Hosted, length: int) -> None:
         """Rank nothing in particular, so that the next list of this length does not wait."""
-        listed(held.ranker, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)
+        listed(held.flat, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)
         self.compiled.add((held.name, held.generation, length))
 
 

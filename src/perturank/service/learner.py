@@ -7,7 +7,7 @@ what is learned live is by construction what a replay learns.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
@@ -17,6 +17,7 @@ from perturank.service.log import Log, Transaction
 from perturank.service.replaying import recalled
 from perturank.service.spec import CAP_AMONG
 from perturank.service.state import State
+from perturank.service.tracking import Completed
 
 EPOCH = "learner epoch"
 STATE_EVERY = 1000  # impressions between two stored states: what a restart may have to learn again
@@ -59,6 +60,11 @@ class Learner:
                 self._publish(state)
         return self._n_learned() - n_before
 
+    @property
+    def is_in_step(self) -> bool:
+        """Whether a model waits for batches of a fixed size, and its users perhaps for them."""
+        return any(state.spec is not None and state.spec.batch is not None for state in self.states.values())
+
     def _state(self, model: str) -> State:
         if model not in self.states:
             self.states[model] = State(model, recalled(self.log))
@@ -68,24 +74,34 @@ class Learner:
         return sum(state.learned for state in self.states.values())
 
     def _write_batches(self) -> bool:
-        full = [state for state in self.states.values() if state.queue and state.spec is not None]
+        full = [(state, batch) for state in self.states.values() for batch in self._due(state)]
         if not full:
             return False
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
-            for state in full:
-                skipped = self._too_many_of_one_source(state)
-                transaction.append(state.model, Batch(self.position, len(state.queue) - len(skipped), skipped))
+            for state, (through, due) in full:
+                skipped = self._too_many_of_one_source(state, due)
+                transaction.append(state.model, Batch(through, len(due) - len(skipped), skipped))
         return True
 
-    def _too_many_of_one_source(self, state: State) -> list[bytes]:
+    def _due(self, state: State) -> list[tuple[int, list[Completed]]]:
+        """Return what is to be learned now, with the position up to which it was completed: all, or whole batches."""
+        if state.spec is None or not state.queue:
+            return []
+        size, waiting = state.spec.batch, list(state.queue)
+        if size is None:
+            return [(self.position, waiting)]
+        batches = [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)]
+        return [(batch[-1].at, batch) for batch in batches]
+
+    def _too_many_of_one_source(self, state: State, due: Sequence[Completed]) -> list[bytes]:
         """Return the impressions of sources that have had their say among the last CAP_AMONG."""
         cap = None if state.spec is None else state.spec.cap
         if cap is None:
             return []
         recent = self._sources.setdefault(state.model, deque(maxlen=CAP_AMONG))
         counts, skipped = Counter(recent), []
-        for completed in state.queue:
+        for completed in due:
             source = completed.shown.source
             if source is not None and counts[source] >= cap:
                 skipped.append(completed)

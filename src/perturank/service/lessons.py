@@ -6,21 +6,23 @@ Live learning and replay both come through here, with the same padded shapes: th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranker, identities
 from perturank.errors import BadInput
+from perturank.parts import batches
 from perturank.service.packing import unpacked
+from perturank.service.spec import MOST_IN_A_BATCH
 from perturank.service.tracking import Completed
 from perturank.simulation import LEARNING, streams
 
-AT_ONCE = 64  # impressions to a compiled call; fewer are padded
+AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
 LEAST_ROOM = 1000  # impressions
 
 
@@ -101,15 +103,17 @@ def shapes(ranker: Ranker) -> tuple[tuple[int, ...], ...]:
 
 @eqx.filter_jit
 def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: np.int32, recalls: bool) -> Ranker:
-    """Learn the first n of the stacked interactions, one after another, with the keys of a simulation's rounds."""
+    """Learn the first n of the stacked interactions with one fit, with the keys of a simulation's rounds."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, learned + i + 1))(jnp.arange(AT_ONCE))
+    if not recalls:
+        return batches.learned(ranker, all_of, keys, n)
     arrays, fixed = eqx.partition(ranker, eqx.is_array)
 
     def one(i: Array, arrays: Any) -> Any:
         ranker = eqx.combine(arrays, fixed)
-        each: Interaction = jax.tree.map(partial(lax.dynamic_index_in_dim, index=i, keepdims=False), all_of)
-        if recalls:
-            each = Interaction(each.shown, each.clicks, ranker.recalled(each.shown))
-        return eqx.filter(ranker.learn(each, jax.random.fold_in(key, learned + i + 1)), eqx.is_array)
+        each = batches.at(all_of, i)
+        each = Interaction(each.shown, each.clicks, ranker.recalled(each.shown))
+        return eqx.filter(ranker.learn(each, keys[i]), eqx.is_array)
 
     return eqx.combine(lax.fori_loop(0, n, one, arrays), fixed)
 

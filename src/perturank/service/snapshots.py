@@ -47,10 +47,16 @@ def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Rank
     return storage.filled(start, blank | arrays, name), header
 
 
-def digest(ranker: Ranker) -> bytes:
-    """Return 16 bytes that differ when any bit of any array does."""
+def digest(ranker: Ranker, *, whole: bool = False) -> bytes:
+    """Return 16 bytes that differ when any bit of any array does that serving needs; whole: of any at all.
+
+    What the history holds decides the next fit, so a version whose history went wrong is followed by
+    one that differs; summing all of it for every version would take longer and longer.
+    """
     summed = hashlib.blake2b(digest_size=16)
     for name, array in sorted(storage.arrays_of(ranker).items()):
+        if name.startswith(ONLY_LEARNING) and not whole:
+            continue
         summed.update(f"{name} {array.dtype} {array.shape} ".encode())
         summed.update(np.ascontiguousarray(array).data)
     return summed.digest()

@@ -22,6 +22,7 @@ MOST_PLACES = 100
 MOST_FEATURES = 10_000
 MOST_LAYERS = 16
 MOST_BYTES = 1_000_000_000
+MOST_IN_A_BATCH = 64
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -57,6 +58,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     window: Annotated[float, msgspec.Meta(gt=0, le=31 * 86400)] = 1800.0  # seconds that feedback may take
     exploration: Exploration = Exploration()
     cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of one source among CAP_AMONG
+    batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
+    chance: Literal["machine", "seeded"] = "machine"  # seeded: the number of the draw decides a list, and the seed
 
     def checked(self) -> Spec:
         """Return itself if it can be made."""

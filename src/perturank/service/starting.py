@@ -26,6 +26,7 @@ from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 
 SECONDS_TO_DRAIN = 10
+SECONDS_TO_A_SWITCH = 2e-4  # between threads: the one that writes waits for its turn after every statement
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_START_AGAIN = 1.0
 COMMAND = "from perturank.cli import main; main()"
@@ -34,6 +35,7 @@ COMMAND = "from perturank.cli import main; main()"
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
     settings = settings.checked()
+    sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     write_lines()
     report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:

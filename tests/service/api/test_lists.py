@@ -225,3 +225,18 @@ def test_a_field_said_twice_is_refused(http: TestClient, binary: bool) -> None:
     headers = {"content-type": "application/msgpack" if binary else "application/json"}
     answer = http.post("/v1/models/m/feedback", content=packed if binary else json, headers=headers)
     assert (answer.status_code, "twice" in answer.text) == (422, True), answer.text
+
+
+def test_the_number_of_a_draw_decides_the_list_of_a_model_with_seeded_chance(http: TestClient) -> None:
+    assert http.put("/v1/models/m", json=SPEC | {"chance": "seeded"}).status_code == 200
+    lists = [[each["id"] for each in rank(http, draw=n)["ranking"]] for n in (1, 1, 2, 3, 4)]
+    assert lists[0] == lists[1]
+    assert any(other != lists[0] for other in lists[2:])
+    half = SPEC | {"chance": "seeded", "exploration": {"share": 0.5}}
+    assert http.put("/v1/models/m", json=half).status_code == 200
+    again = [[rank(http, draw=n)["propensity"] for n in range(6)] for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def test_a_draw_is_refused_where_chance_is_the_machines(http: TestClient) -> None:
+    assert "draw" in rank(http, 422, draw=3)["title"]

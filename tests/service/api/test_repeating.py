@@ -21,7 +21,13 @@ DOCUMENT = st.fixed_dictionaries(
 )
 RANK = st.fixed_dictionaries(
     {"documents": st.lists(DOCUMENT, max_size=3)},
-    optional={"query": TEXT, "source": TEXT, "top": st.just(2), "mode": st.sampled_from(["learn", "exploit"])},
+    optional={
+        "query": TEXT,
+        "source": TEXT,
+        "top": st.just(2),
+        "draw": st.just(0),
+        "mode": st.sampled_from(["learn", "exploit"]),
+    },
 )
 FEEDBACK = st.fixed_dictionaries(
     {"impression": TEXT}, optional={"clicks": st.lists(TEXT, max_size=2), "final": st.booleans()}

@@ -14,6 +14,7 @@ class Described(msgspec.Struct, frozen=True):
 
     model: str
     version: int
+    learned: int
     pinned: int | None
     generation: int
     spec: Spec

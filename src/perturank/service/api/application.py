@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,15 +21,18 @@ from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
 from perturank.service.api.openapi import document, page
 from perturank.service.api.routes import ROUTES
+from perturank.service.api.shortcut import Shortcut
 from perturank.service.keys import Keyring, read_keys
 from perturank.service.metering import Meter
 from perturank.service.service import Service
 
+BUSIEST = ("lists.rank", "lists.feedback")
 SECONDS_BETWEEN_LOOKS = 0.25
-LOOKS_TO_A_CLOSING = 4
+SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
+SECONDS_TO_A_CLOSING = 1.0
 
 
-def application(service: Service) -> Starlette:
+def application(service: Service) -> Shortcut:
     """Return the application of this service."""
     settings, meter = service.settings, Meter()
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
@@ -41,7 +45,10 @@ def application(service: Service) -> Starlette:
         found: Endpoint = getattr(parts[part], method)
         return found
 
-    routes = [Route(r.path, gate(endpoint(r.handler), r.scope), methods=[r.method]) for r in ROUTES]
+    gated = {r: gate(endpoint(r.handler), r.scope) for r in ROUTES}
+    by_row = {r: Route(r.path, gated[r], methods=[r.method]) for r in ROUTES}
+    routes = list(by_row.values())
+    quick = {r.handler.partition(".")[2]: (by_row[r], gated[r]) for r in ROUTES if r.handler in BUSIEST}
     described, readable = msgspec.json.encode(document()), page()
 
     async def openapi(request: Request) -> Response:
@@ -73,7 +80,7 @@ def application(service: Service) -> Starlette:
     app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
     app.router.redirect_slashes = False  # a redirect would go past the gate
     app.state.service = service
-    return app
+    return Shortcut(app, quick)
 
 
 def _methods(routes: Sequence[Route], path: str) -> list[str]:
@@ -83,15 +90,16 @@ def _methods(routes: Sequence[Route], path: str) -> list[str]:
 
 async def _look(service: Service, health: Health) -> None:
     """Take in what is new several times a second, and close windows now and then."""
-    n = 0
+    closed = time.monotonic()
     while True:
-        n += 1
         with health.noting("the log cannot be read"):
             await anyio.to_thread.run_sync(service.refresh)
-        if n % LOOKS_TO_A_CLOSING == 0:
+        if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
+            closed = time.monotonic()
             with health.noting("windows cannot be closed"):
                 await anyio.to_thread.run_sync(service.close_windows)
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        in_step = any(held.spec.batch is not None for held in service.host.all())
+        await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
 
 
 async def _compile(service: Service, health: Health) -> None:

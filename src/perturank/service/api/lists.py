@@ -87,6 +87,8 @@ class Lists:
             ids = [each.id for each in asks.documents]
         if asks.top is not None and asks.top > held.spec.places:
             raise Refused(f"top is {asks.top}", f"the model's lists have at most {held.spec.places} places")
+        if asks.draw is not None and held.spec.chance != "seeded":
+            raise Refused("draw is given", "only a model with chance: seeded takes it")
         return held, ids, features, prior, asks
 
     async def _ranked(self, parsed: Parsed) -> Ranking:
@@ -98,7 +100,8 @@ class Lists:
         self, held: Hosted, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
     ) -> Shown:
         def draw() -> Future[Shown]:
-            return self._service.rank(held, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source)
+            said = {"top": asks.top, "mode": asks.mode, "source": asks.source, "draw": asks.draw}
+            return self._service.rank(held, ids, features, prior, **said)  # type: ignore[arg-type]
 
         length = padded_length(len(ids), held.spec.places)
         if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread

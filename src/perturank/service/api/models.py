@@ -96,6 +96,7 @@ def described(held: Hosted) -> dict[str, Any]:
     return {
         "model": held.name,
         "version": held.version,
+        "learned": held.published[held.version].learned if held.version in held.published else 0,
         "pinned": held.pinned,
         "generation": held.generation,
         "spec": msgspec.to_builtins(held.spec),

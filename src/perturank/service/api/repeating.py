@@ -37,8 +37,9 @@ def _fewest_colons(value: Any) -> int:
     match value:
         case Rank():
             texts = _colons(each for each in (value.query, value.source) if each is not None)
-            fields = 1 + (value.query is not None) + (value.top is not None) + (value.source is not None)
-            return fields + (value.mode != "learn") + texts + sum(map(_of_document, value.documents))
+            may_lack = (value.query, value.top, value.source, value.draw)
+            fields = 1 + sum(each is not None for each in may_lack) + (value.mode != "learn")
+            return fields + texts + sum(map(_of_document, value.documents))
         case Feedback():
             return 1 + bool(value.clicks) + value.final + _colons([value.impression, *value.clicks])
         case RankBatch() | FeedbackBatch():

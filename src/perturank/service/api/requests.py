@@ -10,6 +10,7 @@ from perturank.service.spec import MOST_PLACES, Mode
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Top = Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)]
+Draw = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # of a model whose chance is seeded: the same gives the same list
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
@@ -33,6 +34,7 @@ class Rank(Strict, frozen=True):
     top: Top | None = None
     mode: Mode = "learn"
     source: Id | None = None
+    draw: Draw | None = None
 
 
 class RawRank(Strict, frozen=True):
@@ -45,6 +47,7 @@ class RawRank(Strict, frozen=True):
     top: Top | None = None
     mode: Mode = "learn"
     source: Id | None = None
+    draw: Draw | None = None
 
 
 class Feedback(Strict, frozen=True):

@@ -1,0 +1,121 @@
+"""Load on a running service, from one process that itself costs little: plain HTTP/1.1 over kept connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from perturank.errors import BadInput
+
+BINARY, JSON = "application/msgpack", "application/json"
+
+
+class Connection:
+    """One kept connection: a request at a time."""
+
+    def __init__(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._host, self._reader, self._writer = host, reader, writer
+
+    @classmethod
+    @asynccontextmanager
+    async def to(cls, url: str) -> AsyncIterator[Connection]:
+        """Open a connection to the service."""
+        parts = urlsplit(url)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        try:
+            yield cls(parts.netloc, reader, writer)
+        finally:
+            writer.close()
+
+    def head(self, method: str, path: str, kind: str, n_bytes: int) -> bytes:
+        """Return the lines before the body."""
+        lines = (
+            f"{method} {path} HTTP/1.1",
+            f"host: {self._host}",
+            f"content-type: {kind}",
+            f"content-length: {n_bytes}",
+        )
+        return "\r\n".join((*lines, "", "")).encode()
+
+    async def answered(self, method: str, path: str, body: bytes = b"", kind: str = JSON) -> bytes:
+        """Return the body of the answer; a refusal ends the measurement."""
+        self._writer.write(self.head(method, path, kind, len(body)) + body)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = head.lower().index(b"content-length:") + 15
+        content = await self._reader.readexactly(int(head[length : head.index(b"\r", length)]))
+        if not 200 <= int(head[9:12]) < 300:
+            raise BadInput(f"the service answered {head[9:12].decode()}", content.decode(errors="replace")[:300])
+        return content
+
+
+@dataclass
+class Heard:
+    """When each request was due and how long its answer took, in seconds; `acknowledged` are times of feedback."""
+
+    rank: list[float] = field(default_factory=list)
+    feedback: list[float] = field(default_factory=list)
+    acknowledged: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def rate(self) -> float:
+        """Return lists a second."""
+        return len(self.rank) / self.seconds
+
+    def quantile(self, q: float) -> float:
+        """Return this quantile over all requests."""
+        return float(np.quantile(self.rank + self.feedback, q))
+
+
+@dataclass
+class Load:
+    """Who asks for what, how often: `rate` pairs a second; None: each connection as fast as it is answered."""
+
+    url: str
+    model: str
+    bodies: Sequence[bytes]
+    kind: str = JSON
+    connections: int = 16
+    with_feedback: bool = True
+    rate: float | None = None
+    _turn: int = 0
+
+    async def heard(self, seconds: float, into: Heard | None = None) -> Heard:
+        """Return what was heard in so many seconds."""
+        heard, began = into or Heard(), time.perf_counter()
+        self._turn = 0
+        await asyncio.gather(*[self._asks(heard, began, began + seconds) for _ in range(self.connections)])
+        heard.seconds += time.perf_counter() - began
+        return heard
+
+    async def _asks(self, heard: Heard, began: float, end: float) -> None:
+        async with Connection.to(self.url) as connection:
+            while True:
+                turn = self._turn
+                self._turn += 1
+                due = time.perf_counter() if self.rate is None else began + turn / self.rate
+                if due >= end:
+                    return
+                await asyncio.sleep(max(due - time.perf_counter(), 0))
+                await self._pair(connection, heard, due, self.bodies[turn % len(self.bodies)], turn)
+
+    async def _pair(self, connection: Connection, heard: Heard, due: float, body: bytes, turn: int) -> None:
+        path = f"/v1/models/{self.model}"
+        answer = await connection.answered("POST", f"{path}/rank", body, self.kind)
+        heard.rank.append(time.perf_counter() - due)
+        if not self.with_feedback:
+            return
+        shown = json.loads(answer)
+        clicks = [shown["ranking"][turn % 3]["id"]]
+        said = json.dumps({"impression": shown["impression"], "clicks": clicks, "final": True}).encode()
+        sent = time.perf_counter()
+        await connection.answered("POST", f"{path}/feedback", said)
+        now = time.perf_counter()
+        heard.feedback.append(now - sent)
+        heard.acknowledged.append(now)

@@ -1,0 +1,164 @@
+"""A simulated user in front of a running service: the rounds of a simulation, over HTTP.
+
+Queries, clicks and draws come from the same streams of keys as in `simulation`, so that a service
+that learns in step goes through the same lists.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from perturank import metrics, storage
+from perturank.client import Client
+from perturank.core import Array, ClickModel, Key
+from perturank.errors import BadInput
+from perturank.evaluation import Doubts, Exam
+from perturank.runs import Checkpoint
+from perturank.simulation import QUERIES, USERS, Plan, streams
+
+SECONDS_BETWEEN_LOOKS = 0.005
+SECONDS_TO_LEARN = 60.0
+
+
+@dataclass
+class Driven:
+    """What came of it; `behind` says by how many rounds each list's version lagged."""
+
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    ndcgs: list[float] = field(default_factory=list)
+    behind: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def as_dict(self, top: int) -> dict[str, Any]:
+        """Return plain values, for JSON; a service does not tell regret."""
+        rows = [
+            {"round": c.round, f"ndcg@{top}": c.ndcg, "cumulative_ndcg": c.cumulative_ndcg, "regret": None}
+            | {"uncertain": c.uncertain, "seconds": c.seconds}
+            for c in self.checkpoints
+        ]
+        return {
+            "rounds": len(self.ndcgs),
+            "checkpoints": rows,
+            "rounds_per_second": len(self.ndcgs) / self.seconds,
+            "mean_rounds_behind": float(np.mean(self.behind)),
+        }
+
+
+@eqx.filter_jit
+def _clicked(user: ClickModel, grades: Array, mask: Array, ideal: Array, key: Key, t: Array) -> tuple[Array, Array]:
+    """Return the clicks on a list, and its NDCG."""
+    return user.click(grades, mask, jax.random.fold_in(key, t)), metrics.ndcg(grades, mask, ideal)
+
+
+def _drawn_queries(plan: Plan, key: Key) -> np.ndarray:
+    """Return the query of every round, as the simulation draws it."""
+    n = plan.fold.train.n_queries
+    draw = jax.vmap(lambda t: jax.random.randint(jax.random.fold_in(key, t), (), 0, n))
+    return np.asarray(jax.jit(draw)(jnp.arange(1, plan.rounds + 1)))
+
+
+def drive(
+    plan: Plan,
+    client: Client,
+    model: str,
+    *,
+    in_step: bool = True,
+    on_progress: Callable[[int], None] | None = None,
+) -> Driven:
+    """Let the plan's user search through the service; in step: each batch is learned before the next list."""
+    plan.user.check(plan.fold.train.labels)
+    _made(plan, client, model, in_step)
+    data, keys, driven = plan.fold.train, streams(plan.seed), Driven()
+    queries = _drawn_queries(plan, keys[QUERIES])
+    labels, offsets = np.asarray(data.labels), np.asarray(data.offsets)
+    ideals = metrics.ideal_dcgs(labels, offsets, plan.top)
+    exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(data)
+    served = _Served(client, model)
+    for t in range(1, plan.rounds + 1):
+        began, q = time.perf_counter(), int(queries[t - 1])
+        if in_step and (t - 1) % plan.batch == 0:
+            served.wait_for(t - 1)
+        first, last = int(offsets[q]), int(offsets[q + 1])
+        ids = [str(row) for row in range(first, last)]
+        rows = np.asarray(data.features[first:last], np.float32)
+        shown = client.rank_arrays(ids, rows, model=model, top=plan.top, draw=t)
+        listed = np.array([int(name) for name in shown.ids])
+        grades, mask = np.zeros(plan.top, np.int32), np.arange(plan.top) < len(listed)
+        grades[: len(listed)] = labels[listed]
+        clicks, ndcg = _clicked(plan.user, grades, mask, np.float32(ideals[q]), keys[USERS], np.int32(t))
+        chosen = np.flatnonzero(np.asarray(clicks)[: len(listed)])
+        client.feedback(shown.impression, [shown.ids[place] for place in chosen], model=model)
+        driven.ndcgs.append(float(ndcg))
+        driven.behind.append(t - 1 - served.learned_by(shown.version))
+        driven.seconds += time.perf_counter() - began
+        if t in plan.stops:
+            if in_step:
+                served.wait_for(t)
+            driven.checkpoints.append(_checkpoint(client, model, driven, exam, doubts, plan))
+        if on_progress is not None:
+            on_progress(1)
+    return driven
+
+
+def _made(plan: Plan, client: Client, model: str, in_step: bool) -> None:
+    """Make the model; what an earlier run has taught it would spoil this one."""
+    spec: dict[str, Any] = {
+        "n_features": plan.fold.n_features,
+        "ranker": plan.ranker,
+        "settings": plan.settings.as_dict(),
+        "places": plan.top,
+        "seed": plan.seed,
+        "chance": "seeded",
+        "batch": plan.batch if in_step else None,
+    }
+    made = client.put_model(model, **{name: value for name, value in spec.items() if value is not None})
+    if made["learned"]:
+        raise BadInput(f"model {model!r} has learned from {made['learned']} lists", "name another with --model")
+
+
+class _Served:
+    """How much the versions of a model have learned."""
+
+    def __init__(self, client: Client, model: str) -> None:
+        self._client, self._model = client, model
+        self._learned = {0: 0}
+
+    def learned_by(self, version: int) -> int:
+        """Return how many lists this version has learned from."""
+        if version not in self._learned:
+            self._look()
+        return self._learned.get(version, max(self._learned.values()))
+
+    def wait_for(self, n: int) -> None:
+        """Wait until a version that has learned so many lists is served."""
+        for _ in self._looks():
+            if self._look() >= n:
+                return
+        raise BadInput(f"the service has not learned {n} lists in {SECONDS_TO_LEARN:g} s", "is a learner at work?")
+
+    def _looks(self) -> Iterator[None]:
+        end = time.monotonic() + SECONDS_TO_LEARN
+        while time.monotonic() < end:
+            yield
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+    def _look(self) -> int:
+        said = self._client.model(self._model)
+        self._learned[said["version"]] = said["learned"]
+        return int(said["learned"])
+
+
+def _checkpoint(client: Client, model: str, driven: Driven, exam: Exam, doubts: Doubts, plan: Plan) -> Checkpoint:
+    arrays, header = storage.unpacked(client.file(model), f"the file of model {model!r}")
+    ranker = storage.restored(arrays, header, model)
+    cumulative = float(metrics.cumulative_ndcg(driven.ndcgs)[-1])
+    share = doubts.share(ranker)
+    return Checkpoint(len(driven.ndcgs), exam.ndcg(ranker, plan.top), cumulative, 0.0, share, driven.seconds)

@@ -1,0 +1,64 @@
+"""A simulated user in front of a real service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from serving import Serving, run
+
+from perturank import clicks, datasets
+from perturank.catalogue import published
+from perturank.client import Client
+from perturank.driving import drive
+from perturank.errors import BadInput
+from perturank.simulation import Plan, simulate
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    serving = Serving(tmp_path_factory.mktemp("driven"), PERTURANK_DOCUMENTS="64", PERTURANK_COMPILE_FIRST="false")
+    with serving.client(timeout=60.0) as client:
+        yield client
+    assert serving.stop() == 0
+
+
+def plan(ranker: str, **changes: int) -> Plan:
+    fold = datasets.load("synthetic-linear")
+    user = clicks.user("navigational", fold.n_grades)
+    return Plan(ranker, published(ranker).settings, user, fold, 20, evaluate_at=(10,), **changes)
+
+
+@pytest.mark.parametrize("ranker", ["p2linrank", "pdgd-linear"])
+def test_in_step_with_the_service_a_run_goes_through_the_lists_of_the_simulation(client: Client, ranker: str) -> None:
+    own = plan(ranker, batch=5, seed=3)
+    here, there = simulate(own), drive(own, client, f"in-step-{ranker}")
+    assert there.ndcgs == pytest.approx(here.ndcgs, abs=1e-6)
+    for mine, its in zip(here.checkpoints, there.checkpoints, strict=True):
+        assert its.round == mine.round
+        assert its.ndcg == pytest.approx(mine.ndcg, abs=1e-6)
+        assert its.cumulative_ndcg == pytest.approx(mine.cumulative_ndcg, abs=1e-5)
+    assert there.behind == [0, 1, 2, 3, 4] * 4
+
+
+def test_a_run_that_does_not_wait_ends_all_the_same(client: Client) -> None:
+    driven = drive(plan("pdgd-linear"), client, "on-its-own", in_step=False)
+    assert len(driven.ndcgs) == 20
+    assert all(behind >= 0 for behind in driven.behind)
+    assert driven.as_dict(10)["checkpoints"][-1]["round"] == 20
+
+
+def test_a_model_that_has_learned_before_is_refused(client: Client) -> None:
+    drive(plan("pdgd-linear"), client, "used")
+    with pytest.raises(BadInput, match="has learned from 20 lists"):
+        drive(plan("pdgd-linear"), client, "used")
+
+
+def test_the_command_says_the_same_of_a_run_through_a_service(client: Client) -> None:
+    words = ("simulate", "--ranker", "pdgd-linear", "--data", "synthetic-linear", "--rounds", "10", "--json")
+    through = run(*words, "--through", str(client._url), "--model", "typed")
+    assert through.returncode == 0, through.stderr
+    assert '"through"' in through.stdout
+    refused = run(*words, "--through", str(client._url), "--jobs", "2")
+    assert refused.returncode == 2
+    assert "without --checkpoint and --jobs" in refused.stderr
