@@ -21,7 +21,7 @@ def audited(folder: Path, said: str, *options: str) -> subprocess.CompletedProce
     program = folder / "pip-audit"
     program.write_text(f"#!{sys.executable}\nprint({said!r})\n")
     program.chmod(0o755)
-    command = [sys.executable, AUDIT, program, *options]
+    command = [sys.executable, str(AUDIT), str(program), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 

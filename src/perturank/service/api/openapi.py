@@ -39,8 +39,8 @@ def document() -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    problems = {*route.refuses, *ALWAYS, *(BEHIND_KEYS if route.scope is not None else ())} - set(route.also)
-    answers = {status: _answer(says, route) for status, says in [(route.status, "done"), *route.also.items()]}
+    problems = {*route.refuses, *ALWAYS, *(BEHIND_KEYS if route.scope is not None else ())} - dict(route.also).keys()
+    answers = {status: _answer(says, route) for status, says in [(route.status, "done"), *route.also]}
     found: dict[str, Any] = {
         "operationId": route.handler.replace(".", "_"),
         "summary": route.says,

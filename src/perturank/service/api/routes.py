@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from perturank.service.api import answers
@@ -25,7 +24,7 @@ class Route:
     gives: Any = None
     status: int = 200
     refuses: tuple[int, ...] = ()
-    also: Mapping[int, str] = field(default_factory=dict)  # other statuses of the same answer
+    also: tuple[tuple[int, str], ...] = ()  # other statuses of the same answer, and what they say
     binary: Any = None  # the request as MessagePack, where that has another shape
 
 
@@ -99,7 +98,7 @@ ROUTES = (
         answers.Described,
         200,
         (413, 422, 507),
-        also={201: "its learning begins anew"},
+        also=((201, "its learning begins anew"),),
     ),
     Route("DELETE", ONE, "models.delete", "Delete a model", "admin", None, None, 204, (404, 422, 507)),
     Route(
@@ -177,7 +176,7 @@ ROUTES = (
         None,
         None,
         answers.Readiness,
-        also={503: "not yet, or not now"},
+        also=((503, "not yet, or not now"),),
     ),
     Route("GET", "/metrics", "health.metrics", "For Prometheus", "serve", None, str),
 )
