@@ -8,6 +8,7 @@ import pytest
 from database import Database, binaries
 
 from perturank.service.log import Log
+from perturank.service.log.postgres import PostgresLog
 from perturank.service.log.sqlite import SqliteLog
 
 
@@ -18,6 +19,18 @@ def database() -> Iterator[Database]:
     server = Database()
     yield server
     server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
+    """Return a log of each kind."""
+    opened: Log
+    if request.param == "sqlite":
+        opened = SqliteLog(tmp_path / "either.db")
+    else:
+        opened = PostgresLog(request.getfixturevalue("database").fresh())
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: n
     """Learn the first n of the stacked interactions with one fit, with the keys of a simulation's rounds."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, learned + i + 1))(jnp.arange(AT_ONCE))
     if not recalls:
-        return batches.learned(ranker, all_of, keys, n)
+        return batches.learned(ranker, all_of, keys, jnp.asarray(n))
     arrays, fixed = eqx.partition(ranker, eqx.is_array)
 
     def one(i: Array, arrays: Any) -> Any:

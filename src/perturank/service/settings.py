@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from perturank.errors import BadInput, unknown
 from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, Limit, Settings, hyper
+from perturank.service.retention import Retention
 
 PREFIX = "PERTURANK_"
 PORT = Limit(lambda v: 0 <= v < 65536, "must be between 0 and 65535")
@@ -25,11 +26,14 @@ class ServeSettings(Settings):
     port: int = hyper(8765, "port to listen on; 0: a free one", "", PORT)
     log: str = hyper("sqlite:///perturank.db", "sqlite:///FILE or postgresql://…")
     learner: Literal["child", "none"] = hyper("child", "child: learn in a process of its own; none: elsewhere")
+    keep: str | None = hyper(None, "records kept before the newest, like 30d or 12h, the rest as a base; none: all")
+    keep_impressions: int | None = hyper(None, "the same as a number of learned impressions", "", AT_LEAST_ONE)
     keys: str | None = hyper(None, "file of API keys, as `perturank keys` writes it; none: no key is asked for")
     body_bytes: int = hyper(8_000_000, "largest body of a request", "", AT_LEAST_ONE)
+    file_bytes: int = hyper(500_000_000, "largest file of a model that is brought", "", AT_LEAST_ONE)
     documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
     batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
-    rate: float = hyper(2000.0, "requests a second that a key may send", "", POSITIVE)
+    rate: float = hyper(2000.0, "requests a second that a key, or without keys an address, may send", "", POSITIVE)
     patience: float = hyper(30.0, "seconds within which a request must have come, headers and body each", "", POSITIVE)
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
 
@@ -46,7 +50,13 @@ class ServeSettings(Settings):
         """Return itself if it is safe to start."""
         if not self.is_loopback and self.keys is None:
             raise BadInput(f"{self.host} can be reached by others and no key is asked for", "give --keys FILE")
+        _ = self.retention
         return self
+
+    @property
+    def retention(self) -> Retention | None:
+        """How much of the past the log keeps; None: all."""
+        return Retention.of(self.keep, self.keep_impressions)
 
 
 def without_password(url: str) -> str:

@@ -93,7 +93,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def learns_like(self, other: Spec) -> bool:
         """Return whether what the other has learned can be kept."""
-        return all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
+        same = all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
+        return same and _read_alike(self.features, other.features)
 
 
 @lru_cache(maxsize=32)  # making one compiles a program
@@ -102,8 +103,17 @@ def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranke
 
 
 CAP_AMONG = 1000
-DECIDES_LEARNING = ("n_features", "ranker", "settings", "features", "places", "seed")
+DECIDES_LEARNING = ("n_features", "ranker", "settings", "places", "seed")  # and features: see _read_alike
 Mode = Literal["learn", "exploit", "shadow"]
+
+
+def _read_alike(mine: tuple[Feature, ...] | None, other: tuple[Feature, ...] | None) -> bool:
+    """Return whether documents that both accept reach the ranker as the same numbers."""
+    if mine is None or other is None:
+        return all((feature.shift, feature.scale) == (0, 1) for feature in mine or other or ())
+    return [(f.name, f.shift, f.scale) for f in mine] == [(f.name, f.shift, f.scale) for f in other] and all(
+        a.missing == b.missing or None in (a.missing, b.missing) for a, b in zip(mine, other, strict=True)
+    )
 
 
 def _check_size(spec: Spec, settings: Settings) -> None:

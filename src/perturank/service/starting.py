@@ -101,7 +101,7 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
         yield
         return
     stopping = threading.Event()
-    keeper = threading.Thread(target=_keep_learning, args=(settings.log, stopping), daemon=True)
+    keeper = threading.Thread(target=_keep_learning, args=(settings, stopping), daemon=True)
     keeper.start()
     try:
         yield
@@ -110,10 +110,14 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
         keeper.join()
 
 
-def _keep_learning(log: str, stopping: threading.Event) -> None:
+def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
     """Start a learner, and another one when it dies."""
     command = [sys.executable, "-c", COMMAND, "learn", "--with-parent"]
-    environment = os.environ | {"PERTURANK_LOG": log}  # others may read a command line, and the address a password
+    command += [] if settings.keep is None else ["--keep", settings.keep]
+    command += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
+    environment = os.environ | {
+        "PERTURANK_LOG": settings.log
+    }  # others may read a command line, and the address a password
     while not stopping.is_set():
         child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
         while child.poll() is None and not stopping.wait(SECONDS_BETWEEN_LOOKS):

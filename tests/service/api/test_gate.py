@@ -58,6 +58,17 @@ def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict
     assert next(a for a in answers if a.status_code == 429).headers["retry-after"] == "1"
 
 
+def test_without_keys_an_address_that_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    service = Service(log, ServeSettings(documents=16, rate=5.0))
+    with TestClient(application(service)) as http:
+        answers = [http.get("/v1/models/x") for _ in range(40)]
+        assert {answer.status_code for answer in answers} == {404, 429}
+        assert http.get("/healthz").status_code == 200
+    service.close()
+    log.close()
+
+
 def test_no_secret_is_ever_in_a_log_line(
     keyed: tuple[TestClient, dict[str, dict[str, str]]], caplog: pytest.LogCaptureFixture
 ) -> None:

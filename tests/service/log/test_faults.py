@@ -21,7 +21,7 @@ from perturank.service.log.committing import Committer
 from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
 from perturank.service.log.wal import HEADER, n_unfinished_bytes
 from perturank.service.refusals import LogFull
-from perturank.service.replaying import rebuilt
+from perturank.service.replaying import rebuilt, recalled
 from perturank.service.resuming import restored
 from perturank.service.sealing import fresh
 from perturank.service.starting import report_unfinished
@@ -106,7 +106,7 @@ def test_a_wal_cut_at_any_byte_opens_at_the_last_whole_transaction_and_says_so(
         assert list(faults(log)) == []
         versions = [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
         assert snapshots.versions(log, "m") == versions  # none is ahead of the log
-        state = restored(log, "m")
+        state = restored(log, "m", recalled(log), snapshots.state_name("m"))
         assert state is None or state.at <= tail
 
 

@@ -36,7 +36,9 @@ def application(service: Service) -> Shortcut:
     """Return the application of this service."""
     settings, meter = service.settings, Meter()
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
-    gate = Gate(Keyring(keys, settings.rate), meter, settings.body_bytes, settings.patience)
+    keyring = Keyring(keys, settings.rate)
+    sizes = settings.body_bytes, settings.file_bytes
+    gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
     health = Health(service, meter)
     parts = {"lists": Lists(service, meter), "models": Models(service), "health": health}
 
@@ -45,7 +47,7 @@ def application(service: Service) -> Shortcut:
         found: Endpoint = getattr(parts[part], method)
         return found
 
-    gated = {r: gate(endpoint(r.handler), r.scope) for r in ROUTES}
+    gated = {r: (wide if r.takes is bytes else gate)(endpoint(r.handler), r.scope) for r in ROUTES}
     by_row = {r: Route(r.path, gated[r], methods=[r.method]) for r in ROUTES}
     routes = list(by_row.values())
     quick = {r.handler.partition(".")[2]: (by_row[r], gated[r]) for r in ROUTES if r.handler in BUSIEST}

@@ -60,7 +60,8 @@ class Gate:
             if not self._keyring.asks:
                 check_local(request)
             if scope is not None:
-                self._keyring.admit(request.headers.get("authorization"), scope, model)
+                address = request.client.host if request.client is not None else ""
+                self._keyring.admit(request.headers.get("authorization"), scope, model, address)
             await self._read(request)
             return await endpoint(request)
         except Refused as refused:

@@ -52,6 +52,9 @@ def _operation(route: Route) -> dict[str, Any]:
     if "{model}" in route.path:
         pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
         found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": pattern}]
+    if route.handler == "models.file":
+        schema = {"type": "boolean", "default": True}
+        found["parameters"].append({"name": "history", "in": "query", "required": False, "schema": schema})
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
     if route.scope is not None:

@@ -76,6 +76,12 @@ class Pin(Strict, frozen=True):
     version: Version
 
 
+class Erase(Strict, frozen=True):
+    """The client, user or session whose impressions and clicks are to be taken out of the log."""
+
+    source: Id
+
+
 class Explain(Strict, frozen=True):
     """Documents whose places are to be explained."""
 

@@ -167,6 +167,17 @@ ROUTES = (
         202,
         (404, 413, 422, 507),
     ),
+    Route(
+        "POST",
+        f"{ONE}/erase",
+        "models.erase",
+        "Take a source's impressions and clicks out of the log",
+        "admin",
+        of.Erase,
+        dict[str, Any],
+        202,
+        (404, 413, 422, 507),
+    ),
     Route("GET", "/healthz", "health.alive", "Alive", None, None, answers.Alive),
     Route(
         "GET",
