@@ -122,8 +122,12 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
 
 def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
     health = Health(service, Meter())
-    with health.noting("it cannot be done"):
+
+    def fail() -> None:
         raise OSError("no disk")
+
+    with health.noting("it cannot be done"):
+        fail()
     (fault,) = health.failing
     assert fault == "it cannot be done: no disk"
     with health.noting("it cannot be done"):
