@@ -8,10 +8,10 @@ WORKERS ?= 2
 LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench clean
+.PHONY: help demo test test-long check audit fix bench clean
 
 help:  ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## run the paper's comparison in small: a table, figures and demo/report.html
 	$(BIN)/perturank reproduce --scale demo --out demo
@@ -21,11 +21,21 @@ test: check  ## run the checks and all tests
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
-check: $(READY)  ## lint, formatting, types, direction of imports
+test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests: an hour
+	@scripts/make-postgres
+	$(BIN)/pytest -n 0 --long -m long
+
+check: $(READY)  ## lint, formatting, types, direction of imports, dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pip check
+	@scripts/audit $(BIN)/pip-audit
+
+audit: $(READY)  ## known vulnerabilities of dependencies; fails if nobody can be asked
+	$(BIN)/pip check
+	scripts/audit $(BIN)/pip-audit --required
 
 fix: $(READY)  ## mend what can be mended by machine
 	$(BIN)/ruff check --fix .

@@ -92,8 +92,9 @@ def test_a_bucket_fills_at_the_keys_rate(file: Path) -> None:
 def test_a_file_that_is_none_is_refused(file: Path) -> None:
     with pytest.raises(BadInput, match="make a key"):
         read_keys(file)
-    file.write_text("hello")
-    with pytest.raises(BadInput, match="is no file of keys"):
-        read_keys(file)
+    for text in ("hello", '{"name": "me", "hash": "é", "scopes": ["serve"]}'):
+        file.write_text(text)
+        with pytest.raises(BadInput, match="is no file of keys"):
+            read_keys(file)
     with pytest.raises(BadInput, match="did you mean 'serve'"):
         checked_scopes(["server"])

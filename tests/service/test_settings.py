@@ -51,3 +51,20 @@ def test_what_is_kept_is_a_span_or_a_number_and_not_both() -> None:
     for settings in (ServeSettings(keep="soon"), ServeSettings(keep="30d", keep_impressions=5)):
         with pytest.raises(BadInput):
             settings.checked()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host/log", "postgresql://me:***@host/log"),
+        ("postgresql://:secret@host/log?sslmode=require", "postgresql://:***@host/log?sslmode=require"),
+        ("postgresql://me@host:5432/log?password=secret&x=1", "postgresql://me@host:5432/log?password=***&x=1"),
+        ("mysql://me:secret@host", "mysql://me:***@host"),
+        ("postgresql://me@host:5432/log", "postgresql://me@host:5432/log"),
+        ("sqlite:///a:b@c.db", "sqlite:///a:b@c.db"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    found = ServeSettings(log=url).shown()["log"]
+    assert "secret" not in found
+    assert found == shown

@@ -79,7 +79,7 @@ def replay(
         "position": state.at,
         "learned": state.learned,
         "version": state.version,
-        "digest": snapshots.digest(report.ranker).hex(),
+        "digest": snapshots.digest(report.ranker, whole=True).hex(),
     }
     same = {"versions_compared": report.checked, "same_bits": whole if report.checked else None}
     to_programs(said | {"begins": report.begins} | (same if verify else {}))

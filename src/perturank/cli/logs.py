@@ -12,6 +12,7 @@ from perturank.cli.learning import DEFAULT_LOG, KeepImpressions, KeepSpan, LogUr
 from perturank.cli.printing import table, to_people, to_programs
 from perturank.errors import BadInput
 from perturank.service.retention import Retention
+from perturank.service.settings import without_password
 
 log_commands = typer.Typer(help="Look into a service's log.", no_args_is_help=True)
 
@@ -105,7 +106,7 @@ def show(
     try:
         tail, size = opened.tail(), opened.size()
         listed = table(
-            f"{log}: {tail - compacting.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
+            f"{without_password(log)}: {tail - compacting.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
             "position",
             "at",
             "model",

@@ -32,7 +32,7 @@ def serve(
     flags = {"host": host, "port": port, "log": log, "learner": learner, "keep": keep, "keys": keys}
     settings = settled(flags, os.environ, file)
     if show_settings:
-        to_programs(settings.as_dict())
+        to_programs(settings.shown())
         return
     starting.serve(settings.checked(), typer.echo)
 

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -26,7 +26,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """A key as it is kept. A hash without salt is enough: nobody guesses 32 random bytes."""
 
     name: str
-    hash: str
+    hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     scopes: tuple[Scope, ...]
     models: tuple[str, ...] | None = None  # None: all
 
@@ -77,6 +77,11 @@ class Keyring:
     def __init__(self, keys: list[Key] | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys, self._rate, self._clock = keys, rate, clock
         self._buckets: dict[str, tuple[float, float]] = {}
+
+    @property
+    def asks(self) -> bool:
+        """Whether anybody needs a key."""
+        return self._keys is not None
 
     def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> str | None:
         """Return the name of the key, or refuse."""

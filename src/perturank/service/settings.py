@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,17 +34,17 @@ class ServeSettings(Settings):
     documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
     batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
     rate: float = hyper(2000.0, "requests a second that a key, or without keys an address, may send", "", POSITIVE)
+    patience: float = hyper(30.0, "seconds within which a request must have come, headers and body each", "", POSITIVE)
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
+
+    def shown(self) -> dict[str, Any]:
+        """Return plain values that anybody may read."""
+        return self.as_dict() | {"log": without_password(self.log)}
 
     def checked(self) -> ServeSettings:
         """Return itself if it is safe to start."""
@@ -56,6 +57,22 @@ class ServeSettings(Settings):
     def retention(self) -> Retention | None:
         """How much of the past the log keeps; None: all."""
         return Retention.of(self.keep, self.keep_impressions)
+
+
+def without_password(url: str) -> str:
+    """Return an address as it may be shown."""
+    url = re.sub(r"(://[^/?@]*?):[^/?]*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&]password=)[^&]*", r"\1***", url)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address always means this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None) -> ServeSettings:

@@ -135,6 +135,9 @@ def _check_features(features: tuple[Feature, ...], n_features: int) -> None:
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise Refused(f"two features are named {twice!r}", "give each its own name")
+    for feature in features:
+        if not all(math.isfinite(v) for v in (feature.shift, feature.scale, feature.missing or 0.0)):
+            raise Refused(f"shift, scale or missing of feature {feature.name!r} is not finite", "send finite numbers")
     zero = next((feature.name for feature in features if feature.scale == 0), None)
     if zero is not None:
         raise Refused(f"the scale of feature {zero!r} is 0", "divide by something else")

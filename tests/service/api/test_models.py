@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 import pytest
 import small
@@ -67,6 +69,8 @@ def test_a_model_is_made_read_changed_and_deleted(http: TestClient, made: Any) -
         ({"features": [{"name": "a"}]}, "1 features are named, n_features is 5"),
         ({"features": [{"name": "a"}] * 5}, "two features are named 'a'"),
         ({"features": [{"name": n, "scale": 0} for n in "abcde"]}, "the scale of feature 'a' is 0"),
+        ({"ranker": "p2linrank", "settings": {"n_rankers": 10**400}}, "a number of more than 18 digits"),
+        ({"ranker": "p2linrank", "settings": {"l2": 10**400}}, "a number of more than 18 digits"),
         ({"exploration": {"share": 2}}, "the body cannot be understood"),
     ],
 )
@@ -74,6 +78,15 @@ def test_a_spec_that_cannot_be_is_refused(http: TestClient, change: Any, says: s
     answer = http.put("/v1/models/m", json=SPEC | change)
     assert answer.status_code == 422
     assert says in answer.json()["title"]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["shift", "scale", "missing"])
+def test_no_number_of_a_spec_may_be_infinite(http: TestClient, number: float, where: str) -> None:
+    body = {"n_features": 1, "features": [{"name": "a", where: number}]}
+    headers = {"content-type": "application/msgpack"}  # JSON has no such numbers
+    answer = http.put("/v1/models/m", content=msgspec.msgpack.encode(body), headers=headers)
+    assert (answer.status_code, "is not finite" in answer.text) == (422, True), answer.text
 
 
 def test_names_of_models_are_plain(http: TestClient) -> None:

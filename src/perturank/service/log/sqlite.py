@@ -14,7 +14,7 @@ from typing import IO, Any
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Entry, Record
 from perturank.service.log.rows import COLUMNS, PAGE, End, paged, record
-from perturank.service.refusals import LogFull
+from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
 FORMAT = 1
@@ -46,8 +46,9 @@ class SqliteLog:
         self._mine = threading.local()
         self._connections: list[sqlite3.Connection] = []
         try:
+            path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
-        except sqlite3.DatabaseError as error:
+        except (OSError, sqlite3.DatabaseError) as error:
             raise BadInput(f"{path} cannot be opened as a log ({error})", "name another file, or a backup") from None
         self.secret: bytes = self._meta("secret")
 
@@ -86,6 +87,8 @@ class SqliteLog:
             with _exclusive(self._connection()) as connection:
                 yield SqliteTransaction(connection)
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise NotReady("another process has been writing for long", "send it again in a moment") from None
             raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
 
     def tail(self) -> int:
