@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from service_small import bits, clicked, created, lived, served, spec
 
-from perturank.service import compacting, erasing, snapshots
+from perturank.service import compacting, erasing, resuming, snapshots
 from perturank.service.entries import Compacted, Deleted, Erased, Impression
 from perturank.service.learner import Learner
 from perturank.service.log import Log
@@ -122,6 +122,8 @@ def test_the_record_of_it_does_not_name_the_source(log: Log) -> None:
     assert ALICE.encode() not in wish.source
     content = log.stored(snapshots.base_name("m"))
     assert content is not None
+    content = resuming.opened(content, "it")
+    assert b"p2linrank" in content or b"pdgd-linear" in content
     assert ALICE.encode() not in content
     assert wish.source.hex().encode() not in content
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from perturank.errors import BadInput
 from perturank.service import replaying, resuming, snapshots
 from perturank.service.changing import last_version
 from perturank.service.entries import (
@@ -91,6 +92,7 @@ def based(
     `keeps`: the records before it stay, but for those of sources that are to be erased.
     """
     said = {"at": at} if content is None else resuming.header(content, f"the state of {model}")
+    is_behind = _is_behind(log, model, said["at"])
     with log.transaction() as transaction:
         if guard is not None:
             guard(transaction)
@@ -98,7 +100,19 @@ def based(
         if entry is not None:
             transaction.append(model, entry)
             _store(log, transaction, model, content, entry)
+            if is_behind:
+                transaction.remove(snapshots.state_name(model))
     return entry
+
+
+def _is_behind(log: Log, model: str, at: int) -> bool:
+    """Return whether the learner's own stored state is older than this, or damaged: of no more use than a base."""
+    name = snapshots.state_name(model)
+    content = log.stored(name)
+    try:
+        return content is not None and int(resuming.header(content, name)["at"]) <= at
+    except BadInput:
+        return True
 
 
 def _entry(log: Log, transaction: Transaction, model: str, said: dict[str, Any], keeps: bool) -> Compacted | None:

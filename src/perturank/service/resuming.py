@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from typing import Any
 
@@ -15,13 +16,17 @@ from perturank.service.log import Log
 from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.state import Recall, State
 
+LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
 
 
 def stored(state: State) -> bytes:
-    """Return the state as bytes; what waits for feedback is read again from the log."""
+    """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
+
+    What waits for feedback is read again from the log.
+    """
     assert state.ranker is not None
-    return snapshots.state_bytes(
+    content = snapshots.state_bytes(
         state.ranker,
         spec=msgspec.to_builtins(state.spec),
         digest=snapshots.digest(state.ranker, whole=True).hex(),
@@ -29,11 +34,20 @@ def stored(state: State) -> bytes:
         sources=[each and each.hex() for each in state.sources],
         **{name: getattr(state, name) for name in NUMBERS},
     )
+    return zlib.compress(content, LEVEL)
+
+
+def opened(content: bytes, name: str) -> bytes:
+    """Return a stored state as `perturank.load` would read it."""
+    try:
+        return zlib.decompress(content)
+    except zlib.error as error:
+        raise BadInput(f"{name} is damaged ({error})", "restore the log from a backup") from None
 
 
 def header(content: bytes, name: str) -> dict[str, Any]:
     """Return what a stored state says of itself."""
-    return storage.unpacked(content, name)[1]
+    return storage.unpacked(opened(content, name), name)[1]
 
 
 def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
@@ -42,7 +56,7 @@ def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
     if content is None:
         return None
     try:
-        ranker, said = snapshots.ranker_of(content, name)
+        ranker, said = snapshots.ranker_of(opened(content, name), name)
         sources = (each and bytes.fromhex(each) for each in said["sources"])
         state = State(
             model,
