@@ -6,9 +6,11 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 # Most of the tests' time is compilation: where no bits are compared, code is generated without being optimised.
 LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+# Not --quiet, which would hide the warnings that --strict counts. Material prints a notice about its own future unless told not to.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench clean
+.PHONY: help demo test check fix docs bench clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,21 +23,26 @@ test: check  ## run the checks and all tests
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
-check: $(READY)  ## lint, formatting, types, direction of imports
+check: $(READY)  ## lint, formatting, types, direction of imports, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MKDOCS)
 
 fix: $(READY)  ## mend what can be mended by machine
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)  ## build the documentation
+	@$(MKDOCS)
+	@echo "documentation: site/index.html"
+
 bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
 
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) .compiled demo results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml scripts/make-venv

@@ -23,7 +23,7 @@ from perturank.cli import app
 AS_WRITTEN = "127.0.0.1:8765"
 DATABASE = "postgresql://perturank@db.example.org/perturank"
 SECONDS = 300
-STRICTLY = "set -eo pipefail; curl() { command curl --fail-with-body -sS \"$@\"; }\n"
+STRICTLY = 'set -eo pipefail; curl() { command curl --fail-with-body -sS "$@"; }\n'
 
 
 class Reader:
