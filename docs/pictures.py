@@ -54,7 +54,7 @@ class Seen:
         """Documents by how many others stand in the longest chain of certain orders above them."""
         depth = dict.fromkeys(range(len(NAMES)), 0)
         for low in self.order:  # whoever certainly precedes it stands before it in the mean order
-            depth[low] = max((depth[high] + 1 for high in np.flatnonzero(self.certain[:, low])), default=0)
+            depth[low] = max((depth[high] + 1 for high in np.flatnonzero(self.certain[:, low]).tolist()), default=0)
         return [[i for i in self.order if depth[i] == layer] for layer in range(max(depth.values()) + 1)]
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def test_every_list_follows_the_certain_orders() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(pictures.IMAGES.glob("*.svg")), ids=lambda file: file.name)
-def test_a_picture_is_well_formed_and_has_a_title(file: pictures.Path) -> None:
+def test_a_picture_is_well_formed_and_has_a_title(file: Path) -> None:
     found = ET.parse(file).getroot().find("{http://www.w3.org/2000/svg}title")
     assert found is not None
     assert found.text
