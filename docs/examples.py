@@ -20,9 +20,5 @@ class Examples(griffe.Extension):
 
 
 def fenced(text: str) -> str:
-    """Return the text with every example in a fence.
-
-    >>> fenced("Return one." + chr(10) + chr(10) + ">>> one()" + chr(10) + "1").splitlines()[2:]
-    ['```pycon', '>>> one()', '1', '```']
-    """
+    """Return the text with every example in a fence."""
     return EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", text)

@@ -57,3 +57,9 @@ def test_what_a_page_fetches_is_there(site: Path) -> None:
         if page.name != "404.html":  # its addresses begin at the root of the host
             for address in Fetches(page).found:
                 assert (page.parent / address.partition("#")[0].partition("?")[0]).exists(), (page.name, address)
+
+
+def test_examples_in_docstrings_are_shown_as_code(site: Path) -> None:
+    shown = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
+    assert "language-pycon" in shown
+    assert "<blockquote>" not in shown
