@@ -6,14 +6,14 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 # Most of the tests' time is compilation: where no bits are compared, code is generated without being optimised.
 LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
-# Not --quiet, which would hide the warnings that --strict counts. Material prints a notice about its own future unless told not to.
+# Not --quiet, which hides the warnings that --strict counts. Material prints a notice of its own unless told not to.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix docs bench clean
+.PHONY: help demo test test-long check audit fix docs bench clean
 
 help:  ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## run the paper's comparison in small: a table, figures and demo/report.html
 	$(BIN)/perturank reproduce --scale demo --out demo
@@ -23,12 +23,22 @@ test: check  ## run the checks and all tests
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
-check: $(READY)  ## lint, formatting, types, direction of imports, documentation
+test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests: an hour
+	@scripts/make-postgres
+	$(BIN)/pytest -n 0 --long -m long
+
+check: $(READY)  ## lint, formatting, types, direction of imports, documentation, dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MKDOCS)
+	$(BIN)/pip check
+	@scripts/audit $(BIN)/pip-audit
+
+audit: $(READY)  ## known vulnerabilities of dependencies; fails if nobody can be asked
+	$(BIN)/pip check
+	scripts/audit $(BIN)/pip-audit --required
 
 fix: $(READY)  ## mend what can be mended by machine
 	$(BIN)/ruff check --fix .

@@ -39,5 +39,5 @@ class Meter:
         for held in service.host.all():
             self._version.labels(held.name).set(held.version)
             if held.version in held.published_at:
-                self._age.labels(held.name).set(time.time() - held.published_at[held.version] / 1000)
+                self._age.labels(held.name).set(max(0.0, time.time() - held.published_at[held.version] / 1000))
         return generate_latest(self._registry)
