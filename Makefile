@@ -34,11 +34,11 @@ check: $(READY)  ## lint, formatting, types, direction of imports, documentation
 	$(BIN)/lint-imports
 	$(MKDOCS)
 	$(BIN)/pip check
-	@scripts/audit $(BIN)/pip-audit
+	@$(BIN)/python scripts/audit $(BIN)/pip-audit
 
 audit: $(READY)  ## known vulnerabilities of dependencies; fails if nobody can be asked
 	$(BIN)/pip check
-	scripts/audit $(BIN)/pip-audit --required
+	$(BIN)/python scripts/audit $(BIN)/pip-audit --required
 
 fix: $(READY)  ## mend what can be mended by machine
 	$(BIN)/ruff check --fix .
