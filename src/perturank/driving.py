@@ -138,7 +138,7 @@ class _Served:
         """Return how many lists this version has learned from."""
         if version not in self._learned:
             self._look()
-        return self._learned.get(version, max(self._learned.values()))
+        return max(n for known, n in self._learned.items() if known <= version)  # it may be gone already
 
     def wait_for(self, n: int) -> None:
         """Wait until a version that has learned so many lists is served."""

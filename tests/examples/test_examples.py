@@ -61,7 +61,7 @@ def engine() -> Iterator[str]:
 
 
 def test_a_search_engines_top_is_ranked_again_and_the_click_is_learned(serving: Serving, engine: str) -> None:
-    command = [sys.executable, EXAMPLES / "rerank_search.py", "red shoes", "--search", engine]
+    command = [sys.executable, str(EXAMPLES / "rerank_search.py"), "red shoes", "--search", engine]
     command += ["--fields", "price", "rating", "--service", serving.url]
     done = subprocess.run(command, input="blue\n", capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -80,7 +80,7 @@ def test_a_search_engines_top_is_ranked_again_and_the_click_is_learned(serving: 
 @pytest.fixture
 def shop(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("PERTURANK_URL", serving.url)
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", EXAMPLES, "--port", "0", "shop:app"]
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES), "--port", "0", "shop:app"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:

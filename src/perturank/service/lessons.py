@@ -94,7 +94,7 @@ def soundly(ranker: Ranker, chunk: Sequence[Completed], learned: int, learn: Les
         if is_sound(after):
             ranker = after
         else:
-            lines.warning("the impression at position %d is left out: it would ruin the model", each.position)
+            lines.warning("the impression at position %d is left out: it would ruin the model", each.since)
     return ranker
 
 

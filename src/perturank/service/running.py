@@ -19,6 +19,7 @@ from perturank.service.retention import Retention
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
+NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 
 
@@ -44,6 +45,7 @@ def learn(
     """Learn from the log as it grows; `once`: until there is nothing more to learn."""
     write_lines()
     if with_parent:
+        _step_back()
         threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = Stop()
     while not stop.wait(0):
@@ -71,6 +73,13 @@ def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learn
             break
     learner.close()
     return learner
+
+
+def _step_back() -> None:
+    """Keep to one core, and leave it to whoever answers requests: learning, and compiling above all, can wait."""
+    os.nice(NICENESS)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def _end_with_parent() -> None:

@@ -44,6 +44,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             application(service),
             http=partial(Connection, patience=settings.patience),  # type: ignore[arg-type]
             ws="none",
+            proxy_headers=False,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=SECONDS_TO_DRAIN,

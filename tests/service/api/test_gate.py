@@ -61,7 +61,7 @@ def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict
 def test_without_keys_an_address_that_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     service = Service(log, ServeSettings(documents=16, rate=5.0))
-    with TestClient(application(service)) as http:
+    with TestClient(application(service), base_url="http://127.0.0.1:8765") as http:
         answers = [http.get("/v1/models/x") for _ in range(40)]
         assert {answer.status_code for answer in answers} == {404, 429}
         assert http.get("/healthz").status_code == 200
@@ -122,8 +122,12 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
 
 def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
     health = Health(service, Meter())
-    with health.noting("it cannot be done"):
+
+    def fail() -> None:
         raise OSError("no disk")
+
+    with health.noting("it cannot be done"):
+        fail()
     (fault,) = health.failing
     assert fault == "it cannot be done: no disk"
     with health.noting("it cannot be done"):

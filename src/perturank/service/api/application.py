@@ -107,11 +107,11 @@ async def _look(service: Service, health: Health) -> None:
 async def _compile(service: Service, health: Health) -> None:
     """Compile every length of list of every model, one at a time."""
     while True:
-        todo = next(iter(service.host.uncompiled()), None)
-        if todo is None or not service.settings.compile_first:
+        todo = next(iter(service.host.uncompiled()), None) if service.settings.compile_first else None
+        is_idle = True
+        if todo is not None:
+            with health.noting("a list cannot be compiled"):
+                await anyio.to_thread.run_sync(service.host.compile, *todo)
+                is_idle = False
+        if is_idle:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-            continue
-        with health.noting("a list cannot be compiled"):
-            await anyio.to_thread.run_sync(service.host.compile, *todo)
-            continue
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)

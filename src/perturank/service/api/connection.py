@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import http
+import re
 import secrets
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from perturank.service.api.problems import problem
 from perturank.service.lines import lines
@@ -25,6 +26,7 @@ class Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._n_bytes = 0  # of headers that have not ended yet
         self._n_left = 0  # bytes of a body that the parser does not see
+        self._under_way: list[RequestResponseCycle] = []  # one, and those that were sent without waiting for it
         self._broken = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -33,8 +35,9 @@ class Connection(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Wait no longer, and write no answer."""
         self._stop_waiting()
+        self._disconnect()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
@@ -53,6 +56,7 @@ class Connection(HttpToolsProtocol):
         """Hand the request over."""
         self._stop_waiting()
         super().on_headers_complete()
+        self._under_way = [each for each in (*self._under_way, self.cycle) if not each.response_complete]
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
@@ -74,10 +78,11 @@ class Connection(HttpToolsProtocol):
     def _pass_over(self, rest: bytes) -> None:
         """Answer as if another protocol had not been proposed; the parser takes what follows for that protocol's."""
         headers = dict(self.headers)
-        if b"transfer-encoding" in headers:
-            self._end(400, "another protocol was proposed together with a body in chunks", "send its length")
+        length = headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in headers or not re.fullmatch(rb"[0-9]{1,18}", length):
+            self._end(400, "another protocol was proposed together with a body of no stated length", "state it")
             return
-        self._n_left = int(headers.get(b"content-length", b"0"))
+        self._n_left = int(length)
         self.cycle.more_body = self._n_left > 0
         self.data_received(rest)
 
@@ -112,10 +117,14 @@ class Connection(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete and not cycle.more_body:
             cycle.keep_alive = False
             return
-        if cycle is not None and not cycle.response_complete:  # its body is broken, and nobody need answer it
-            cycle.disconnected = True
-            cycle.message_event.set()
+        self._disconnect()
         self._refuse(status, title, detail)
+
+    def _disconnect(self) -> None:
+        """Let nobody answer any more: uvicorn itself tells only the last request."""
+        for cycle in self._under_way:
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
 
     def _refuse(self, status: int, title: str, detail: str) -> None:
         name = secrets.token_hex(8)
