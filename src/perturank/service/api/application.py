@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from perturank import pages
 from perturank.service.api.gate import Endpoint, Gate, lines, problem
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
@@ -57,7 +58,7 @@ def application(service: Service) -> Shortcut:
     async def docs(request: Request) -> Response:
         return HTMLResponse(readable)
 
-    routes += [Route("/openapi.json", openapi), Route("/docs", docs)]
+    routes += [Route("/openapi.json", openapi), Route("/docs", docs), pages.page("/", "dashboard"), pages.assets()]
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
