@@ -14,6 +14,7 @@ from perturank.service import resuming, snapshots
 from perturank.service.changing import last_version
 from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.log import Log, Transaction
+from perturank.service.progress import Progress
 from perturank.service.replaying import recalled
 from perturank.service.spec import CAP_AMONG
 from perturank.service.state import State
@@ -37,6 +38,7 @@ class Learner:
         self.position = resuming.position(log, self.states)
         self._sources: dict[str, deque[str | None]] = {}
         self._stored = {model: state.learned for model, state in self.states.items()}
+        self.progress = Progress(self._stored)
         with log.transaction() as transaction:
             self.epoch = transaction.remembered(EPOCH) + 1
             transaction.remember(EPOCH, self.epoch)
@@ -45,6 +47,7 @@ class Learner:
         """Read what is new."""
         for record in self.log.read(after=self.position):
             self._state(record.model).take(record)
+            self.progress.read(record)
             self.position = record.position
             if on_record is not None:
                 on_record()
@@ -54,11 +57,23 @@ class Learner:
         self.catch_up()
         n_before = self._n_learned()
         if self._write_batches():
-            self.catch_up()
+            with self.progress.learning():
+                self.catch_up()
+        n = self._n_learned() - n_before
         for state in list(self.states.values()):
             if state.unpublished:
-                self._publish(state)
-        return self._n_learned() - n_before
+                self._publish(state, n)
+        self._tell()
+        return n
+
+    def _tell(self) -> None:
+        """Say so where everything that was read had nothing to learn in it."""
+        idle = self.progress.idle(self.states.values())
+        if idle:
+            with self.log.transaction() as transaction:
+                self._check_epoch(transaction)
+                for model in idle:
+                    self.progress.passed(transaction, model)
 
     @property
     def is_in_step(self) -> bool:
@@ -112,7 +127,7 @@ class Learner:
             counts[source] += 1
         return [each.name for each in skipped]
 
-    def _publish(self, state: State) -> None:
+    def _publish(self, state: State, n: int) -> None:
         """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
         assert state.ranker is not None
         digest = snapshots.digest(state.ranker)
@@ -129,6 +144,7 @@ class Learner:
             transaction.append(state.model, published)
             transaction.store(snapshots.version_name(state.model, version), content)
             self._remove_old(transaction, state.model)
+            self.progress.published(transaction, state, n)
         self.catch_up()
         if state.learned >= self._stored.get(state.model, 0) + STATE_EVERY:
             self.store(state)

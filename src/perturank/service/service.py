@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perturank.service import changing, listing, snapshots
+from perturank.service import changing, counting, listing, snapshots
 from perturank.service.entries import Impression
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
@@ -97,12 +97,16 @@ class Service:
             packed(features[rows], None if prior is None else prior[rows], drawn.memo if mode == "learn" else []),
             source,
             [ids[row] for row in drawn.order] if mode == "shadow" else None,
+            drawn.agreed if mode == "learn" else None,
         )
         name = fresh(self._tail)
         propensity = None if log_propensity is None else math.exp(log_propensity)
         shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
 
+        amounts = counting.shown(entry, certain)
+
         def write(transaction: Transaction) -> Shown:
+            transaction.tally.add(held.name, amounts)
             self.windows.note(held.name, transaction.append(held.name, entry, name))
             return shown
 

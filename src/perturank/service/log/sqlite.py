@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Entry, Record, decoded, encoded
+from perturank.service.log import sums
 from perturank.service.refusals import LogFull
 from perturank.service.sealing import SECRET_BYTES
 
@@ -32,6 +33,7 @@ CREATE INDEX rare ON log (model, kind, position) WHERE kind NOT IN {FREQUENT};
 CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 """
+SUMS = f"CREATE TABLE IF NOT EXISTS sums ({sums.COLUMNS}, body BLOB, PRIMARY KEY (model, span, start)) WITHOUT ROWID"
 COLUMNS = "position, at, model, impression, body"
 
 
@@ -58,6 +60,7 @@ class SqliteLog:
                     connection.execute(statement)
                 rows = [("format", FORMAT), ("secret", os.urandom(SECRET_BYTES))]
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+            connection.execute(SUMS)
         if self._meta("format") != FORMAT:
             raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
 
@@ -83,7 +86,9 @@ class SqliteLog:
         """Begin to write; durable when the block has ended."""
         try:
             with _exclusive(self._connection()) as connection:
-                yield SqliteTransaction(connection)
+                writing = SqliteTransaction(connection)
+                yield writing
+                writing.finish()
         except sqlite3.OperationalError as error:
             raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
 
@@ -121,6 +126,21 @@ class SqliteLog:
         query = "SELECT name FROM blobs WHERE substr(name, 1, ?) = ? ORDER BY name"
         return [row[0] for row in self._connection().execute(query, (len(prefix), prefix))]
 
+    def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
+        """Return the running sums over these spans."""
+        return sums.read(self._connection().execute, "sums", spans, since)
+
+    def is_led(self) -> bool:
+        """Return whether the lock file is held."""
+        if self._lead is not None:
+            return True
+        with self.path.with_name(self.path.name + "-learner").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock file beside the log; it is free when the holder is gone."""
         if self._lead is None:
@@ -156,6 +176,7 @@ class SqliteTransaction:
         row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
         self._position: int = row[0] if row else 0
         last: int = row[1] if row else 0
+        self.tally = sums.Tally()
         self._at = max(last, time.time_ns() // 1_000_000)  # a clock that is set back does not turn the log around
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
@@ -164,6 +185,10 @@ class SqliteTransaction:
         self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
         self._position += 1
         return self._position
+
+    def finish(self) -> None:
+        """Bring the sums up to date."""
+        self.tally.write(self._connection.execute, "sums", self._at)
 
     def about(self, impression: bytes) -> list[Record]:
         """Return the records of one impression."""
