@@ -18,6 +18,7 @@ demo: $(READY)  ## run the paper's comparison in small: a table, figures and dem
 
 test: check  ## run the checks and all tests
 	@scripts/make-postgres
+	@scripts/make-chromium
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 

@@ -20,7 +20,7 @@ export async function request(path: string, options: RequestInit = {}): Promise<
     if (used !== null) headers.set("Authorization", `Bearer ${used}`);
     const response = await fetch(path, { ...options, headers });
     if (response.ok) return response;
-    if (response.status === 401) {
+    if (response.status === 401 || (response.status === 403 && used !== null)) {
       // another request may have brought a new key meanwhile
       if (sessionStorage.getItem(KEY) === used) await newKey(used !== null);
       continue;

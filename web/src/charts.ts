@@ -8,6 +8,10 @@ export interface Series {
   name: string;
   /** One for each x; null: nothing is known there. */
   values: (number | null)[];
+  /** Stands in the table and not in the picture. */
+  onlyInTable?: boolean;
+  /** How its values are written, where not as the chart's. */
+  value?: (value: number) => string;
 }
 
 export interface Look {
@@ -29,7 +33,9 @@ export interface Look {
 abstract class Chart {
   readonly node: HTMLElement;
   protected xs: number[] = [];
+  /** What is drawn. */
   protected series: Series[] = [];
+  private tabled: Series[] = [];
   private readonly legend = el("div", { class: "legend", "aria-hidden": "true" });
   private readonly picture = el("div");
   private readonly table = el("div", { class: "scrolls", tabindex: 0 });
@@ -51,7 +57,8 @@ abstract class Chart {
 
   /** Draw these series over these x. */
   draw(xs: number[], series: Series[]): void {
-    [this.xs, this.series] = [xs, series];
+    [this.xs, this.tabled] = [xs, series];
+    this.series = series.filter((each) => each.onlyInTable !== true);
     this.paint();
     this.tabulate();
   }
@@ -110,16 +117,16 @@ abstract class Chart {
   private tabulate(): void {
     if (!this.details.open) return;
     const head = el("tr", {}, el("th", { scope: "col" }, this.look.xName));
-    head.append(...this.series.map((each) => el("th", { scope: "col", class: "number" }, each.name)));
+    head.append(...this.tabled.map((each) => el("th", { scope: "col", class: "number" }, each.name)));
     const rows = this.xs.map((x, i) => {
-      const cells = this.series.map((each) => el("td", { class: "number" }, this.written(each.values[i])));
+      const cells = this.tabled.map((each) => el("td", { class: "number" }, this.written(each.values[i], each.value)));
       return el("tr", {}, el("th", { scope: "row" }, this.look.x(x)), ...cells);
     });
     fill(this.table, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
   }
 
-  private written(value: number | null | undefined): string {
-    return value === null || value === undefined ? "–" : this.look.value(value);
+  private written(value: number | null | undefined, as = this.look.value): string {
+    return value === null || value === undefined ? "–" : as(value);
   }
 
   private point(event: PointerEvent): void {

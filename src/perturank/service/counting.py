@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from perturank.service import costing
 from perturank.service.entries import Impression
-from perturank.service.log.sums import Amounts
+from perturank.service.log.sums import LARGEST, Amounts
 
 LISTS, LENGTH, CLICK, FEEDBACK = "lists ", "length ", "click ", "feedback "
 PLACES, CERTAIN = "places", "certain places"  # of lists that might have explored
@@ -43,6 +45,24 @@ def clicks_by_place(sums: Mapping[str, float]) -> list[tuple[int, int, int]]:
     last = max([*lengths, *clicks], default=0)
     seen = {place: sum(n for length, n in lengths.items() if length >= place) for place in range(1, last + 1)}
     return [(place, int(n), int(clicks.get(place, 0))) for place, n in seen.items()]
+
+
+def summary(sums: Mapping[str, float]) -> dict[str, Any]:
+    """Return what people ask of sums: counts, means and shares; None where there is nothing to divide by."""
+    price = costing.cost(sums)
+    return {
+        "lists": {mode: int(sums.get(LISTS + mode, 0)) for mode in ("learn", "exploit", "shadow")},
+        "feedback": {status: int(sums.get(FEEDBACK + status, 0)) for status in ("recorded", "early", "late")},
+        "clicks": int(sum(numbered(sums, CLICK).values())),
+        "certain_places": ratio(sums, CERTAIN, PLACES),
+        "uncertain_pairs": ratio(sums, UNCERTAIN, PAIRS_ASKED),
+        "learned": int(sums.get(LEARNED, 0)),
+        "updates": int(sums.get(UPDATES, 0)),
+        "update_seconds": ratio(sums, UPDATE_SECONDS, UPDATES),
+        "lag": ratio(sums, "lag", "lags"),
+        "largest_lag": sums.get(LARGEST + "lag"),
+        "exploration": None if price is None else asdict(price) | {"cost": price.cost},
+    }
 
 
 def ratio(sums: Mapping[str, float], above: str, below: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class Service:
         self.committer = Committer(log)
         self.host = Host(log, settings.documents)
         self.windows = Windows()
+        self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
         self._tail = log.tail()
         self.refresh()
         for held in self.host.all():  # what was shown before we started

@@ -24,22 +24,33 @@ from perturank.service.api.models import Models
 from perturank.service.api.openapi import document, page
 from perturank.service.api.routes import ROUTES
 from perturank.service.api.shortcut import Shortcut
+from perturank.service.api.watch import Watching
 from perturank.service.keys import Keyring, read_keys
 from perturank.service.metering import Meter
+from perturank.service.recent import Recent
+from perturank.service.sampling import Sampler
 from perturank.service.service import Service
+from perturank.service.watching import Watch
 
 BUSIEST = ("lists.rank", "lists.feedback")
 SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
 SECONDS_TO_A_CLOSING = 1.0
+SECONDS_BETWEEN_SAMPLES = 5.0
 
 
 def application(service: Service) -> Shortcut:
     """Return the application of this service."""
-    settings, meter = service.settings, Meter()
+    settings, meter, recent = service.settings, Meter(), Recent()
+    watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
     gate = Gate(Keyring(keys, settings.rate), meter, settings.body_bytes)
-    parts = {"lists": Lists(service, meter), "models": Models(service), "health": Health(service, meter)}
+    parts = {
+        "lists": Lists(service, meter, recent),
+        "models": Models(service, recent),
+        "health": Health(watch, meter),
+        "watch": Watching(service, watch, recent),
+    }
 
     def endpoint(handler: str) -> Endpoint:
         part, _, method = handler.partition(".")
@@ -62,7 +73,7 @@ def application(service: Service) -> Shortcut:
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(_look(service)), asyncio.create_task(_compile(service))]
+        tasks = [asyncio.create_task(task) for task in (_look(service), _compile(service), _sample(service, sampler))]
         yield
         for task in tasks:
             task.cancel()
@@ -91,6 +102,14 @@ async def _look(service: Service) -> None:
             lines.warning("the log cannot be read: %s", error)
         in_step = any(held.spec.batch is not None for held in service.host.all())
         await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
+
+
+async def _sample(service: Service, sampler: Sampler) -> None:
+    """Ask now and then how certain the orders of the newest queries are, when there is nothing more urgent."""
+    while True:
+        await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
+        if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
+            await anyio.to_thread.run_sync(sampler.look)
 
 
 async def _compile(service: Service) -> None:

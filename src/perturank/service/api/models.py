@@ -14,6 +14,7 @@ from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked
 from perturank.service.api.requests import Pin
 from perturank.service.hosting import Hosted
+from perturank.service.recent import Recent
 from perturank.service.service import Service
 from perturank.service.spec import Spec
 
@@ -24,8 +25,8 @@ FILE = "application/vnd.safetensors"
 class Models:
     """Models, versions, files."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, recent: Recent) -> None:
+        self._service, self._recent = service, recent
 
     async def listed(self, request: Request) -> Response:
         """Answer with all models."""
@@ -44,6 +45,7 @@ class Models:
     async def delete(self, request: Request) -> Response:
         """Delete a model."""
         await run(self._service.delete, request.path_params["model"])
+        self._recent.forget(request.path_params["model"])
         return Response(status_code=204)
 
     async def versions(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ import msgspec
 
 from perturank.__about__ import __version__
 from perturank.service.api.requests import Problem
-from perturank.service.api.routes import ROUTES, Route
+from perturank.service.api.routes import ROUTES, Events, Route
 
 
 def document() -> dict[str, Any]:
@@ -58,6 +58,8 @@ def _content(kind: Any) -> dict[str, Any]:
         return {}
     if kind is bytes:
         return {"content": {"application/vnd.safetensors": {}}}
+    if kind is Events:
+        return {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
     if kind is str:
         return {"content": {"text/plain": {"schema": {"type": "string"}}}}
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"} if _is_struct(kind) else {"type": "object"}

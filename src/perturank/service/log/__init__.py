@@ -73,6 +73,9 @@ class Log(Protocol):
     def try_to_lead(self) -> bool:
         """Return whether this process may learn: one at a time may, until it ends or loses its connection."""
 
+    def room(self) -> int | None:
+        """Return the bytes left on the disk where the log lies; None: it is on another machine."""
+
     def size(self) -> int:
         """Return the bytes that the log takes."""
 

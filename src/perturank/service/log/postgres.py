@@ -177,6 +177,9 @@ class PostgresLog:
         except psycopg.OperationalError:
             raise NotReady("the database went away", "another learner may lead now") from None
 
+    def room(self) -> None:
+        """Return nothing: the disk is the database's, and not asked for."""
+
     def size(self) -> int:
         """Return the bytes of log and stored versions, with indexes."""
         query = "SELECT pg_total_relation_size('perturank_log') + pg_total_relation_size('perturank_blobs')"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -152,6 +153,10 @@ class SqliteLog:
                 return False
             self._lead = file
         return True
+
+    def room(self) -> int:
+        """Return the bytes left on the file's disk."""
+        return shutil.disk_usage(self.path.parent).free
 
     def size(self) -> int:
         """Return the bytes of the file and of what is not yet merged into it."""
