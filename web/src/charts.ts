@@ -2,6 +2,7 @@
 import { el, fill, svg, type Child } from "./dom";
 import { linear, steps } from "./scale";
 
+const ROUND = [1, 2, 5, 10, 15, 30, 60, 120, 240];
 const MARGIN = { left: 44, right: 10, top: 8, bottom: 22 };
 
 export interface Series {
@@ -63,6 +64,8 @@ abstract class Chart {
     this.tabulate();
   }
 
+  /** Whether the last x has a name in any case, and what the legend says without a pointer is about it. */
+  protected abstract readonly namesFromEnd: boolean;
   protected abstract marks(width: number, height: number, y: (value: number) => number): Node[];
   /** Where the x of this number stands. */
   protected abstract place(index: number, width: number): number;
@@ -97,9 +100,10 @@ abstract class Chart {
 
   private names(width: number, height: number): Node[] {
     const most = Math.max(2, Math.floor((width - MARGIN.left - MARGIN.right) / 64));
-    const every = Math.max(1, Math.ceil(this.xs.length / most));
+    const every = ROUND.find((each) => each * most >= this.xs.length) ?? Math.ceil(this.xs.length / most);
+    const last = this.xs.length - 1;
     return this.xs.flatMap((x, i) =>
-      i % every === 0
+      (this.namesFromEnd ? last - i : i) % every === 0
         ? [svg("text", { class: "axis", x: this.place(i, width), y: height - 5, "text-anchor": "middle" }, this.look.x(x))]
         : [],
     );
@@ -141,9 +145,10 @@ abstract class Chart {
     cursor?.setAttribute("visibility", index === null ? "hidden" : "visible");
     if (index !== null) for (const end of ["x1", "x2"]) cursor?.setAttribute(end, String(this.place(index, this.width)));
     const entries: Child[] = this.series.map((each, i) => {
-      const value = index === null ? each.values.findLast((one) => one !== null) : each.values[index];
+      const last = this.namesFromEnd ? each.values.findLast((one) => one !== null) : undefined;
+      const value = index === null ? last : each.values[index];
       const key = el("span", { class: `key series-${i + 1}` });
-      return el("span", {}, key, each.name, " ", el("b", {}, this.written(value)));
+      return el("span", {}, key, each.name, " ", value !== undefined && el("b", {}, this.written(value)));
     });
     const at = index === null ? undefined : this.xs[index];
     fill(this.legend, ...entries, at !== undefined && el("span", {}, this.look.x(at)));
@@ -152,6 +157,8 @@ abstract class Chart {
 
 /** Lines over x; an x need not be evenly spaced. */
 export class LineChart extends Chart {
+  protected readonly namesFromEnd = true;
+
   protected place(index: number, width: number): number {
     const [first, last] = [this.xs[0] ?? 0, this.xs.at(-1) ?? 1];
     const across = linear(first, last, MARGIN.left + 14, width - MARGIN.right - 14);
@@ -179,6 +186,8 @@ export class LineChart extends Chart {
 
 /** Bars side by side, one group for each x. */
 export class BarChart extends Chart {
+  protected readonly namesFromEnd = false;
+
   protected place(index: number, width: number): number {
     return MARGIN.left + (index + 0.5) * this.room(width);
   }

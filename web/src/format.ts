@@ -14,7 +14,9 @@ export function number(value: number | null | undefined): string {
 /** 12.3 %. */
 export function percent(share: number | null | undefined): string {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
-  return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 2 : 1)} %`;
+  const hundredths = 100 * share;
+  if (Math.abs(hundredths - Math.round(hundredths)) < 1e-9) return `${Math.round(hundredths)} %`;
+  return `${hundredths.toFixed(hundredths < 10 ? 2 : 1)} %`;
 }
 
 /** 850 µs, 12.3 ms, 4.2 s, 3 min, 5 h, 2 d. */

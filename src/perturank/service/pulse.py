@@ -43,7 +43,7 @@ class Pulse:
         if slot.second != second:
             slot.restart(second)
         slot.n += 1
-        if status >= 500:
+        if status >= 500 and path.startswith("/v1/"):  # a service that says it is not ready yet has not failed
             slot.failed += 1
             self._full = self._clock() if status == FULL else self._full
         slot.classes[_class(seconds)] += 1

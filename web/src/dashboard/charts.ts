@@ -45,7 +45,7 @@ export class Charts {
     empty: "nothing learned yet",
   });
   private readonly ranks = new LineChart({
-    title: "Cost of exploration: reciprocal rank of the first click",
+    title: "Cost of exploration",
     value: number,
     x: clock,
     xName: "From",
@@ -79,7 +79,7 @@ export class Charts {
     fill(
       this.cost,
       price
-        ? `Over ${number(price.lists)} lists exploration cost ${signed(price.cost)} ± ${number(1.96 * price.error)} of reciprocal rank (95 %).`
+        ? `Reciprocal rank of the first click. Over ${number(price.lists)} lists exploration cost ${signed(price.cost)} ± ${number(1.96 * price.error)} of it (95 %).`
         : "The cost is known where a ranker knows the probability of its lists.",
     );
   }

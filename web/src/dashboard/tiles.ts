@@ -26,14 +26,14 @@ export class Tiles {
     const { rank, feedback } = moment.traffic;
     this.tell("Lists a second", number(rate(rank)), `over ${SECONDS} s`);
     this.tell("Feedback a second", number(rate(feedback)), model ? `${number(model.total.clicks)} clicks in all` : "");
-    this.tell("Time of a list", duration(rank.p99), rank.p99 === null ? "no lists in a minute" : `99 in 100; half in ${duration(rank.p50)}`);
+    this.tell("Time of a list", duration(rank.p99), rank.p99 === null ? "no lists in a minute" : `99 of 100; half: ${duration(rank.p50)}`);
     const after = model?.total.lag;
-    this.tell("Learning lag", model ? duration(model.lag) : "–", after ? `a click is learned after ${duration(after)}` : "nothing learned yet");
+    this.tell("Learning lag", model ? duration(model.lag) : "–", after ? `learned after ${duration(after)}` : "nothing learned yet");
     const pairs = model?.total.uncertain_pairs;
     const known = pairs !== null && pairs !== undefined;
     this.tell("Certain places", percent(model?.total.certain_places), known ? `of pairs ${percent(1 - pairs)}` : "of all lists");
     const { room, position } = moment.log;
-    this.tell("Log", bytes(moment.log.bytes), `${number(position)} entries${room === null ? "" : `, room for ${bytes(room)}`}`);
+    this.tell("Log", bytes(moment.log.bytes), `${number(position)} entries${room === null ? "" : `, ${bytes(room)} free`}`);
   }
 
   private tell(name: string, value: string, note: string): void {
