@@ -8,7 +8,7 @@ WORKERS ?= 2
 LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench clean
+.PHONY: help demo test check fix bench web clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,8 +34,11 @@ fix: $(READY)  ## mend what can be mended by machine
 bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
 
+web:  ## build the pages of the service from web/ into the package; needs Node
+	cd web && npm ci --no-audit --no-fund && npm run build
+
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) .compiled demo results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) web/node_modules .compiled demo results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml scripts/make-venv

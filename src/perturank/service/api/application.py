@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from perturank import pages
 from perturank.service.api.gate import Endpoint, Gate, lines, problem
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
@@ -50,7 +51,7 @@ def application(service: Service) -> Starlette:
     async def docs(request: Request) -> Response:
         return HTMLResponse(readable)
 
-    routes += [Route("/openapi.json", openapi), Route("/docs", docs)]
+    routes += [Route("/openapi.json", openapi), Route("/docs", docs), pages.page("/", "dashboard"), pages.assets()]
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
