@@ -27,7 +27,7 @@ from perturank.service.spec import Spec
 from perturank.service.watching import Watch
 
 LENGTHS = (1_000, 100_000, 1_000_000)
-AT_ONCE = 1_000
+TRANSACTIONS = 1_000  # in which each log is written, so that all have sums over the same minutes and hours
 REPEATS = 50
 DAYS = 30
 IDS = [f"document {i}" for i in range(10)]
@@ -40,10 +40,11 @@ def filled(log: SqliteLog, n: int) -> None:
     entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0")
     amounts = counting.shown(entry, [True, False] * 5)
     began = time.time_ns() // 1_000_000 - DAYS * 86_400_000
-    for first in range(0, n, AT_ONCE):
+    at_once = max(1, n // TRANSACTIONS)
+    for first in range(0, n, at_once):
         with log.transaction() as transaction:
             transaction._at = began + first * DAYS * 86_400_000 // n
-            for i in range(first, min(first + AT_ONCE, n)):
+            for i in range(first, min(first + at_once, n)):
                 _shown(transaction, entry, amounts, IDS[i % 10])
 
 
