@@ -43,7 +43,7 @@ def filled(log: SqliteLog, n: int) -> None:
     at_once = max(1, n // TRANSACTIONS)
     for first in range(0, n, at_once):
         with log.transaction() as transaction:
-            transaction._at = began + first * DAYS * 86_400_000 // n
+            transaction._end.at = began + first * DAYS * 86_400_000 // n
             for i in range(first, min(first + at_once, n)):
                 _shown(transaction, entry, amounts, IDS[i % 10])
 

@@ -17,8 +17,10 @@ __all__ = [
     "clicks",
     "client",
     "cluster",
+    "compacting",
     "datasets",
     "driving",
+    "erasing",
     "experiments",
     "exporting",
     "figures",
@@ -76,7 +78,18 @@ if TYPE_CHECKING:
     from perturank.bench import serving
     from perturank.experiments import protocol as protocols
     from perturank.results import store
-    from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
+    from perturank.service import (
+        compacting,
+        erasing,
+        exporting,
+        keys,
+        replaying,
+        running,
+        snapshots,
+        spec,
+        starting,
+        verifying,
+    )
     from perturank.service.log import opening
     from perturank.sweeps import cluster, local
 else:
@@ -95,5 +108,6 @@ else:
     snapshots, spec, starting, verifying = (
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
+    compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
     opening = Later("perturank.service.log.opening", "service")
     client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")
