@@ -10,7 +10,7 @@ LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=fals
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check audit fix docs bench clean
+.PHONY: help demo test test-long check audit fix docs bench web clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,7 @@ demo: $(READY)  ## run the paper's comparison in small: a table, figures and dem
 
 test: check  ## run the checks and all tests
 	@scripts/make-postgres
+	@scripts/make-chromium
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
@@ -51,8 +52,11 @@ docs: $(READY)  ## build the documentation
 bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
 
+web:  ## build the pages of the service from web/ into the package; needs Node
+	cd web && npm ci --no-audit --no-fund && npm run build
+
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) web/node_modules .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml scripts/make-venv

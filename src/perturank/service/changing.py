@@ -36,6 +36,7 @@ def delete(transaction: Transaction, model: str, names: list[str]) -> None:
     """Delete a model and the bytes of these names; its impressions stay in the log until that is compacted."""
     _must_exist(transaction, model)
     transaction.append(model, Deleted())
+    transaction.tally.forget(model)
     for name in names:
         transaction.remove(name)
 

@@ -15,6 +15,7 @@ from perturank.service.changing import last_version
 from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
 from perturank.service.log import Log, Transaction
+from perturank.service.progress import Progress
 from perturank.service.replaying import recalled
 from perturank.service.retention import Retention
 from perturank.service.state import State
@@ -37,6 +38,7 @@ class Learner:
         self.states = resuming.resumed(log, recalled(log))
         self.position = resuming.position(self.states)
         self._stored = {model: state.learned for model, state in self.states.items()}
+        self.progress = Progress(self._stored)
         with log.transaction() as transaction:
             self.epoch = transaction.remembered(EPOCH) + 1
             transaction.remember(EPOCH, self.epoch)
@@ -47,6 +49,7 @@ class Learner:
         """Read what is new."""
         for record in self.log.read(after=self.position):
             self._state(record.model).take(record)
+            self.progress.read(record)
             self.position = record.position
             if on_record is not None:
                 on_record()
@@ -56,12 +59,24 @@ class Learner:
         self.catch_up()
         n_before = self._n_learned()
         if self._write_batches():
-            self.catch_up()
+            with self.progress.learning():
+                self.catch_up()
+        n = self._n_learned() - n_before
         for state in list(self.states.values()):
             if state.unpublished:
-                self._publish(state)
+                self._publish(state, n)
+        self._tell()
         self.is_tidy = not self._keeper.look(list(self.states.values()))
-        return self._n_learned() - n_before
+        return n
+
+    def _tell(self) -> None:
+        """Say so where everything that was read had nothing to learn in it."""
+        idle = self.progress.idle(self.states.values())
+        if idle:
+            with self.log.transaction() as transaction:
+                self._check_epoch(transaction)
+                for model in idle:
+                    self.progress.passed(transaction, model)
 
     @property
     def is_in_step(self) -> bool:
@@ -98,7 +113,7 @@ class Learner:
         batches = [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)]
         return [(batch[-1].at, batch) for batch in batches]
 
-    def _publish(self, state: State) -> None:
+    def _publish(self, state: State, n: int) -> None:
         """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
         assert state.ranker is not None
         digest = snapshots.digest(state.ranker)
@@ -115,6 +130,7 @@ class Learner:
             transaction.append(state.model, published)
             transaction.store(snapshots.version_name(state.model, version), content)
             self._remove_old(transaction, state.model)
+            self.progress.published(transaction, state, n)
         self.catch_up()
         if state.learned >= self._stored.get(state.model, 0) + STATE_EVERY:
             self.store(state)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import Array, Limits, Query, Ranker, bucket
+from perturank.service import costing
 from perturank.service.propensity import log_probability
 from perturank.service.spec import Exploration, Spec
 from perturank.simulation import LISTS, streams
@@ -33,6 +34,7 @@ class Listed:
     log_propensity: float | None
     memo: list[np.ndarray]
     best: list[int]
+    agreed: bytes | None  # see costing.py
 
 
 class Flat(NamedTuple):
@@ -103,6 +105,7 @@ def listed(
         None if log_ps is None else _log_propensity(log_ps, free, limits.share, order == best),
         [np.asarray(leaf) for leaf in memo],
         best,
+        None if log_ps is None else costing.agreed(log_ps.tolist(), order, best, limits.share),
     )
 
 

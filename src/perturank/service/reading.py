@@ -65,6 +65,12 @@ def _doubles(n: int) -> struct.Struct:
     return struct.Struct(f"<{n}d")
 
 
+def check_width(features: np.ndarray, spec: Spec) -> None:
+    """Refuse features [n, d] of another width than the model's, which may have changed since they came."""
+    if features.shape[1] != spec.n_features:
+        raise Refused(f"the query has {features.shape[1]} features", f"the model has {spec.n_features} now")
+
+
 def of_bytes(
     ids: Sequence[str], features: bytes, prior: bytes | None, spec: Spec, most: int
 ) -> tuple[np.ndarray, np.ndarray | None]:

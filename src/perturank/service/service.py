@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
 
-from perturank.service import changing, listing, replaying, snapshots
+from perturank.service import changing, counting, listing, replaying, snapshots
 from perturank.service.entries import Impression
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
@@ -44,6 +45,7 @@ class Service:
         self.committer = Committer(log)
         self.host = Host(log, settings.documents)
         self.windows = Windows()
+        self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
         self._tail = log.tail()
         self.refresh()
         for held in self.host.all():  # what was shown before we started
@@ -97,12 +99,16 @@ class Service:
             packed(features[rows], None if prior is None else prior[rows], drawn.memo if mode == "learn" else []),
             source,
             [ids[row] for row in drawn.order] if mode == "shadow" else None,
+            drawn.agreed if mode == "learn" else None,
         )
         name = fresh(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
         shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
 
+        amounts = counting.shown(entry, certain)
+
         def write(transaction: Transaction) -> Shown:
+            transaction.tally.add(held.name, amounts)
             self.windows.note(held.name, transaction.append(held.name, entry, name))
             return shown
 

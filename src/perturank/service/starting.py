@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -53,8 +54,21 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
         with _learner(settings):
             say(welcome(f"http://{_address(listening)}"))
             with _quiet_end():
-                uvicorn.Server(config).run(sockets=[listening])
+                _Server(config, service).run(sockets=[listening])
         service.close()
+
+
+class _Server(uvicorn.Server):
+    """Tells the service at once when it is to stop: a stream of events would go on until it is cut."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop when what is under way is done."""
+        self._service.stopping.set()
+        super().handle_exit(sig, frame)
 
 
 def report_unfinished(log: str) -> None:
@@ -141,6 +155,6 @@ def welcome(address: str) -> str:
     """Return what is printed at the start: the address, and a request to try."""
     body = '{"documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}]}'
     return (
-        f"perturank serves at {address} (documentation: {address}/docs)\n"
+        f"perturank serves at {address} (dashboard: {address}/ documentation: {address}/docs)\n"
         f"try: curl {address}/v1/models/default/rank -H 'content-type: application/json' -d '{body}'"
     )

@@ -25,6 +25,7 @@ from perturank.service.api.routes import ROUTES
 MODEL = {"n_features": 1, "ranker": "random", "places": 4}
 SCHEMA = schemathesis.openapi.from_dict(document())
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok)}
+ENDLESS = "GET /v1/live"  # a stream: tests/service/api/test_watch.py reads it
 # Of what the schema allows, more is refused than it can say: as many features as the model has, ids that differ.
 BEYOND_THE_SCHEMA: list[Any] = [positive_data_acceptance]
 
@@ -77,7 +78,7 @@ def test_the_document_can_be_read_whole() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.parametrize("label", [label for label in OPERATIONS if label != ENDLESS])
 def test_every_answer_is_as_the_document_says(label: str, serving: Serving, is_long: bool) -> None:
     with serving.client() as client:
         client.put_model("m", **MODEL)

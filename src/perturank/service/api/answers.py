@@ -61,12 +61,38 @@ class Place(msgspec.Struct, frozen=True):
     certain: bool | msgspec.UnsetType = msgspec.UNSET
 
 
+class Node(msgspec.Struct, frozen=True):
+    """A document in the graph of certain orders: its layer, and which nodes stand certainly and directly before it."""
+
+    id: str
+    layer: int
+    after: list[int]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How often a document stands at each place."""
+
+    id: str
+    places: list[int]
+
+
+class Draws(msgspec.Struct, frozen=True):
+    """Lists that were drawn to see what chance would show."""
+
+    lists: int
+    different: int
+    documents: list[Standing]
+
+
 class Explained(msgspec.Struct, frozen=True):
-    """Why documents stand where they do."""
+    """Why documents stand where they do; the graph and the share of certain pairs where there are certain orders."""
 
     model: str
     version: int
     ranking: list[Place]
+    graph: list[Node] | None
+    certain_pairs: float | None
+    draws: Draws | None
 
 
 class Alive(msgspec.Struct, frozen=True):

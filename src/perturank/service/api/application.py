@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from perturank import pages
 from perturank.service.api.gate import Endpoint, Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
@@ -22,25 +23,36 @@ from perturank.service.api.models import Models
 from perturank.service.api.openapi import document, page
 from perturank.service.api.routes import ROUTES
 from perturank.service.api.shortcut import Shortcut
+from perturank.service.api.watch import Watching
 from perturank.service.keys import Keyring, read_keys
 from perturank.service.metering import Meter
+from perturank.service.recent import Recent
+from perturank.service.sampling import Sampler
 from perturank.service.service import Service
+from perturank.service.watching import Watch
 
 BUSIEST = ("lists.rank", "lists.feedback")
 SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
 SECONDS_TO_A_CLOSING = 1.0
+SECONDS_BETWEEN_SAMPLES = 5.0
 
 
 def application(service: Service) -> Shortcut:
     """Return the application of this service."""
-    settings, meter = service.settings, Meter()
+    settings, meter, recent = service.settings, Meter(), Recent()
+    watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
     keyring = Keyring(keys, settings.rate)
     sizes = settings.body_bytes, settings.file_bytes
     gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
-    health = Health(service, meter)
-    parts = {"lists": Lists(service, meter), "models": Models(service), "health": health}
+    health = Health(watch, meter)
+    parts = {
+        "lists": Lists(service, meter, recent),
+        "models": Models(service, recent),
+        "health": health,
+        "watch": Watching(service, watch, recent),
+    }
 
     def endpoint(handler: str) -> Endpoint:
         part, _, method = handler.partition(".")
@@ -69,10 +81,12 @@ def application(service: Service) -> Shortcut:
         return response
 
     routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
+    routes += [pages.page("/", "dashboard"), pages.assets()]
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(_look(service, health)), asyncio.create_task(_compile(service, health))]
+        work = (_look(service, health), _compile(service, health), _sample(service, sampler, health))
+        tasks = [asyncio.create_task(each) for each in work]
         yield
         for task in tasks:
             task.cancel()
@@ -102,6 +116,15 @@ async def _look(service: Service, health: Health) -> None:
                 await anyio.to_thread.run_sync(service.close_windows)
         in_step = any(held.spec.batch is not None for held in service.host.all())
         await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
+
+
+async def _sample(service: Service, sampler: Sampler, health: Health) -> None:
+    """Ask now and then how certain the orders of the newest queries are, when there is nothing more urgent."""
+    while True:
+        await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
+        if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
+            with health.noting("the newest query cannot be looked into"):
+                await anyio.to_thread.run_sync(sampler.look)
 
 
 async def _compile(service: Service, health: Health) -> None:

@@ -46,7 +46,9 @@ class Gate:
             response.headers["x-request-id"] = name
             path = getattr(request.scope.get("route"), "path", "")
             self._meter.requests.labels(request.method, path, response.status_code).inc()
-            self._meter.seconds.labels(path).observe(time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._meter.seconds.labels(path).observe(seconds)
+            self._meter.pulse.note(path, response.status_code, seconds)
             lines.info("%s %s %d", request.method, quote(request.scope["path"]), response.status_code)
             return response
 

@@ -12,14 +12,14 @@ from starlette.responses import Response
 from perturank.service.api.forms import answered
 from perturank.service.lines import lines
 from perturank.service.metering import Meter
-from perturank.service.service import Service
+from perturank.service.watching import Watch
 
 
 class Health:
     """Alive, ready, measured."""
 
-    def __init__(self, service: Service, meter: Meter) -> None:
-        self._service, self._meter = service, meter
+    def __init__(self, watch: Watch, meter: Meter) -> None:
+        self._service, self._watch, self._meter = watch.service, watch, meter
         self._failing: dict[str, str] = {}
 
     @contextmanager
@@ -54,5 +54,5 @@ class Health:
 
     async def metrics(self, request: Request) -> Response:
         """Answer with what Prometheus reads."""
-        page = await anyio.to_thread.run_sync(self._meter.page, self._service)
+        page = await anyio.to_thread.run_sync(self._meter.page, self._watch)
         return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")

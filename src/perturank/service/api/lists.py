@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -26,11 +27,12 @@ from perturank.service.api.requests import (
     Rankings,
     RawRank,
 )
-from perturank.service.explaining import explained
+from perturank.service.explaining import drawn, explained
 from perturank.service.hosting import Hosted
-from perturank.service.listing import padded_length
+from perturank.service.listing import listed, padded_length
 from perturank.service.metering import Meter
-from perturank.service.reading import of_bytes, of_documents
+from perturank.service.reading import check_width, of_bytes, of_documents
+from perturank.service.recent import Recent
 from perturank.service.refusals import Refused, TooLarge
 from perturank.service.service import Service, Shown
 
@@ -40,8 +42,8 @@ Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 class Lists:
     """Rank, feedback, explain."""
 
-    def __init__(self, service: Service, meter: Meter) -> None:
-        self._service, self._meter = service, meter
+    def __init__(self, service: Service, meter: Meter, recent: Recent) -> None:
+        self._service, self._meter, self._recent = service, meter, recent
 
     async def rank(self, request: Request) -> Response:
         """Answer with a list to show."""
@@ -71,9 +73,20 @@ class Lists:
         """Say why each document stands where the best estimate has it."""
         asks = asked(request, Explain)
         held = await hosted(self._service, request.path_params["model"])
-        features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
-        ids = [each.id for each in asks.documents]
-        found = await anyio.to_thread.run_sync(explained, held.ranker, ids, features, prior, held.spec.places)
+        if asks.recent is None:
+            features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
+            ids = [each.id for each in asks.documents]
+        else:
+            one = self._recent.get(held.name, asks.recent)
+            ids, features, prior = one.ids, one.features, one.prior
+            check_width(features, held.spec)
+
+        def explain() -> dict[str, Any]:
+            found = explained(held.ranker, ids, features, prior, held.spec.places)
+            draw = partial(listed, held.flat, held.spec, features, prior, held.spec.places)
+            return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
+
+        found = await anyio.to_thread.run_sync(explain)
         return answered(request, {"model": held.name, "version": held.version} | found)
 
     async def _parsed(self, model: str, asks: Rank | RawRank) -> Parsed:
@@ -92,6 +105,8 @@ class Lists:
         return held, ids, features, prior, asks
 
     async def _ranked(self, parsed: Parsed) -> Ranking:
+        held, ids, features, prior, asks = parsed
+        self._recent.note(held.name, asks.query, ids, features, prior)
         shown = await self._drawn(*parsed)
         documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
         return Ranking(shown.impression, documents, shown.propensity, shown.version)

@@ -15,6 +15,7 @@ from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked
 from perturank.service.api.requests import Erase, Pin
 from perturank.service.hosting import Hosted
+from perturank.service.recent import Recent
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
 from perturank.service.spec import Spec
@@ -26,8 +27,8 @@ FILE = "application/vnd.safetensors"
 class Models:
     """Models, versions, files."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, recent: Recent) -> None:
+        self._service, self._recent = service, recent
 
     async def listed(self, request: Request) -> Response:
         """Answer with all models."""
@@ -46,6 +47,7 @@ class Models:
     async def delete(self, request: Request) -> Response:
         """Delete a model."""
         await run(self._service.delete, request.path_params["model"])
+        self._recent.forget(request.path_params["model"])
         return Response(status_code=204)
 
     async def versions(self, request: Request) -> Response:
@@ -100,6 +102,7 @@ class Models:
         """Take everything of a source out of the log."""
         held = await hosted(self._service, request.path_params["model"])
         position = await run(self._service.erase, held.name, asked(request, Erase).source)
+        self._recent.forget(held.name)  # nobody remembers whose queries they were
         return answered(request, {"status": "accepted", "position": position}, 202)
 
 

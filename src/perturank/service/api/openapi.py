@@ -10,7 +10,8 @@ import msgspec
 
 from perturank.__about__ import __version__
 from perturank.service.api.requests import Problem
-from perturank.service.api.routes import ROUTES, Route
+from perturank.service.api.routes import ROUTES, Events, Route
+from perturank.service.watching import SPANS
 
 ALWAYS = (403, 408, 413)  # a page from elsewhere; a body that does not come; one that is too large
 BEHIND_KEYS = (401, 422, 429, 503)
@@ -60,6 +61,9 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.handler == "models.file":
         schema = {"type": "boolean", "default": True}
         found["parameters"].append({"name": "history", "in": "query", "required": False, "schema": schema})
+    if route.handler == "watch.history":
+        spans = {"type": "string", "enum": list(SPANS), "default": next(iter(SPANS))}
+        found["parameters"].append({"name": "span", "in": "query", "required": False, "schema": spans})
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
     if route.scope is not None:
@@ -78,6 +82,8 @@ def _content(kind: Any) -> dict[str, Any]:
         return {}
     if kind is bytes:
         return {FILE: {"schema": {"type": "string", "format": "binary"}}}
+    if kind is Events:
+        return {"text/event-stream": {"schema": {"type": "string"}}}
     if kind is str:
         return {"text/plain": {"schema": {"type": "string"}}}
     return {"application/json": {"schema": _schema(kind)}}

@@ -83,9 +83,11 @@ class Erase(Strict, frozen=True):
 
 
 class Explain(Strict, frozen=True):
-    """Documents whose places are to be explained."""
+    """Documents whose places are to be explained, or one of the last queries; `draws`: lists drawn for it."""
 
-    documents: list[Document]
+    documents: list[Document] = []
+    recent: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+    draws: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
 
 class Ranked(msgspec.Struct, frozen=True):

@@ -29,6 +29,10 @@ class Route:
     binary: Any = None  # the request as MessagePack, where that has another shape
 
 
+class Events:
+    """An answer that never ends: server-sent events."""
+
+
 ONE = "/v1/models/{model}"
 ROUTES = (
     Route(
@@ -179,6 +183,30 @@ ROUTES = (
         dict[str, Any],
         202,
         (404, 413, 422, 507),
+    ),
+    Route("GET", "/v1/overview", "watch.overview", "Models, traffic and alarms of now", "admin", None, dict[str, Any]),
+    Route("GET", "/v1/live", "watch.live", "The same as server-sent events, one a second", "admin", None, Events),
+    Route(
+        "GET",
+        f"{ONE}/history",
+        "watch.history",
+        "Sums of the last hours by the minute, or of the last month by the hour (`span=hours`)",
+        "admin",
+        None,
+        dict[str, Any],
+        200,
+        (404, 422),
+    ),
+    Route(
+        "GET",
+        f"{ONE}/recent",
+        "watch.recent",
+        "The last queries, to be explained",
+        "admin",
+        None,
+        dict[str, Any],
+        200,
+        (404, 422),
     ),
     Route("GET", "/healthz", "health.alive", "Alive", None, None, answers.Alive),
     Route(

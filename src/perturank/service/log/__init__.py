@@ -7,10 +7,15 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from perturank.service.entries import Entry, Record
+from perturank.service.log.sums import Sums, Tally
 
 
 class Transaction(Protocol):
     """What may be done while nobody else writes: all of it becomes durable, or none."""
+
+    @property
+    def tally(self) -> Tally:
+        """What the transaction adds to the sums beside the log."""
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
@@ -65,11 +70,20 @@ class Log(Protocol):
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
 
+    def sums(self, spans: tuple[int, ...], since: int = 0) -> list[Sums]:
+        """Return the running sums of all models over these spans, from a time (seconds) on; totals always."""
+
+    def is_led(self) -> bool:
+        """Return whether any process learns from this log."""
+
     def give_back(self) -> bool:
         """Give room that is free back, as much as takes a moment; return whether there is more."""
 
     def try_to_lead(self) -> bool:
         """Return whether this process may learn: one at a time may, until it ends or loses its connection."""
+
+    def room(self) -> int | None:
+        """Return the bytes left on the disk where the log lies; None: it is on another machine."""
 
     def size(self) -> int:
         """Return the bytes that the log takes."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from perturank.service import counting
 from perturank.service.entries import Closed, Compacted, Deleted, Effect, Erased, Feedback, Impression, Record
 from perturank.service.log import Transaction
 from perturank.service.refusals import Contradiction, Refused
@@ -45,8 +46,14 @@ def give_feedback(
     effect = _effect(transaction, model, impression, shown)
     if effect == "late" and not news:
         return "known"
-    transaction.append(model, Feedback(news, final, effect), impression)
-    return "recorded" if effect == "counted" else effect
+    position = transaction.append(model, Feedback(news, final, effect), impression)
+    status: Status = "recorded" if effect == "counted" else effect
+    transaction.tally.add(model, {counting.FEEDBACK + status: 1})
+    if effect == "counted" and shown is not None and isinstance(shown.entry, Impression):
+        transaction.tally.add(model, counting.clicked(shown.entry, clicked, news))
+    if final and effect != "late":
+        transaction.tally.completes(model, position)
+    return status
 
 
 def _effect(transaction: Transaction, model: str, impression: bytes, shown: Record | None) -> Effect:
@@ -84,4 +91,6 @@ def close_windows(transaction: Transaction, model: str, position: int) -> int | 
     """Close the windows of all impressions up to this position; None: they were closed before."""
     if position <= through(transaction, model):
         return None
-    return transaction.append(model, Closed(position))
+    closing = transaction.append(model, Closed(position))
+    transaction.tally.completes(model, closing)
+    return closing

@@ -18,11 +18,13 @@ from psycopg import errors
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Entry, Record
+from perturank.service.log import sums
 from perturank.service.log.rows import COLUMNS, PAGE, End, paged, record
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
 FORMAT = 1
+TABLE = "perturank_sums"
 STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
 SCHEMA = f"""
 CREATE TABLE perturank_head (one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint, at bigint,
@@ -38,6 +40,7 @@ CREATE INDEX perturank_rare ON perturank_log (model, kind, position) WHERE kind 
 CREATE INDEX perturank_rare_position ON perturank_log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
 """
+SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS}, body bytea, PRIMARY KEY (model, span, start))"
 # A machine that vanishes without a word must not hold the lock for long.
 SESSION = """
 SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
@@ -67,10 +70,12 @@ class PostgresLog:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
             if connection.execute("SELECT to_regclass('perturank_head')").fetchone() != (None,):
+                connection.execute(SUMS)
                 return
             if not create:
                 raise BadInput("the database holds no log", "start one with `perturank serve`")
             connection.execute(SCHEMA)
+            connection.execute(SUMS)
             row = (0, 0, FORMAT, os.urandom(SECRET_BYTES))
             connection.execute("INSERT INTO perturank_head (position, at, format, secret) VALUES (%s, %s, %s, %s)", row)
 
@@ -161,6 +166,16 @@ class PostgresLog:
             raise NotReady("the database went away", "try it again in a moment") from None
         return False
 
+    def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
+        """Return the running sums over these spans."""
+        return sums.read(lambda query, values: self._all(query.replace("?", "%s"), values), TABLE, spans, since)
+
+    def is_led(self) -> bool:
+        """Return whether any connection holds the learner's lock."""
+        query = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+        both = (self._lock >> 32, self._lock & 0xFFFFFFFF)
+        return self._one(f"{query} AND classid::bigint = %s AND objid::bigint = %s", both) is not None
+
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock; the database frees it when the connection ends."""
         if self._lead is None or self._lead.closed:
@@ -172,6 +187,9 @@ class PostgresLog:
             return bool(row and row[0])
         except psycopg.OperationalError:
             raise NotReady("the database went away", "another learner may lead now") from None
+
+    def room(self) -> None:
+        """Return nothing: the disk is the database's, and not asked for."""
 
     def size(self) -> int:
         """Return the bytes of log and stored versions, with indexes."""
@@ -193,6 +211,7 @@ class PostgresTransaction:
         self._connection = connection
         row = connection.execute("SELECT position, at FROM perturank_head FOR UPDATE").fetchone()
         assert row is not None
+        self.tally = sums.Tally()
         self._end = End(*row)
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
@@ -203,8 +222,12 @@ class PostgresTransaction:
         return self._end.position
 
     def finish(self) -> None:
-        """Write where the log ends now."""
+        """Write where the log ends now, and bring the sums up to date."""
+        self.tally.write(self._execute, TABLE, self._end.at)
         self._connection.execute("UPDATE perturank_head SET position = %s, at = %s", (self._end.position, self._end.at))
+
+    def _execute(self, query: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
+        return self._connection.execute(query.replace("?", "%s"), values)
 
     def about(self, impression: bytes) -> list[Record]:
         """Return the records of one impression."""

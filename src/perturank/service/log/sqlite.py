@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import IO, Any
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Entry, Record
+from perturank.service.log import sums
 from perturank.service.log.rows import COLUMNS, PAGE, End, paged, record
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
@@ -33,6 +35,7 @@ CREATE INDEX rare ON log (model, kind, position) WHERE kind NOT IN {FREQUENT};
 CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 """
+SUMS = f"CREATE TABLE IF NOT EXISTS sums ({sums.COLUMNS}, body BLOB, PRIMARY KEY (model, span, start)) WITHOUT ROWID"
 
 
 class SqliteLog:
@@ -59,6 +62,7 @@ class SqliteLog:
                     connection.execute(statement)
                 rows = [("format", FORMAT), ("secret", os.urandom(SECRET_BYTES))]
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+            connection.execute(SUMS)
         if self._meta("format") != FORMAT:
             raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
 
@@ -85,7 +89,9 @@ class SqliteLog:
         """Begin to write; durable when the block has ended."""
         try:
             with _exclusive(self._connection()) as connection:
-                yield SqliteTransaction(connection)
+                writing = SqliteTransaction(connection)
+                yield writing
+                writing.finish()
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 raise NotReady("another process has been writing for long", "send it again in a moment") from None
@@ -130,6 +136,21 @@ class SqliteLog:
         query = "SELECT name FROM blobs WHERE substr(name, 1, ?) = ? ORDER BY name"
         return [row[0] for row in self._connection().execute(query, (len(prefix), prefix))]
 
+    def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
+        """Return the running sums over these spans."""
+        return sums.read(self._connection().execute, "sums", spans, since)
+
+    def is_led(self) -> bool:
+        """Return whether the lock file is held."""
+        if self._lead is not None:
+            return True
+        with self.path.with_name(self.path.name + "-learner").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
     def give_back(self) -> bool:
         """Give some free pages back to the disk; return whether there are more."""
         connection = self._connection()
@@ -157,6 +178,10 @@ class SqliteLog:
             self._lead = file
         return True
 
+    def room(self) -> int:
+        """Return the bytes left on the file's disk."""
+        return shutil.disk_usage(self.path.parent).free
+
     def size(self) -> int:
         """Return the bytes of the file and of what is not yet merged into it."""
         files = (self.path, self.path.with_name(self.path.name + "-wal"))
@@ -178,6 +203,7 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
+        self.tally = sums.Tally()
         self._end = End(*(row or (0, 0)))
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
@@ -186,6 +212,10 @@ class SqliteTransaction:
         self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
         self._end.position += 1
         return self._end.position
+
+    def finish(self) -> None:
+        """Bring the sums up to date."""
+        self.tally.write(self._connection.execute, "sums", self._end.at)
 
     def about(self, impression: bytes) -> list[Record]:
         """Return the records of one impression."""

@@ -1,0 +1,63 @@
+"""The last queries of each model, in this process's memory alone: to look into, and to sample."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from perturank.service.refusals import NotKnown
+
+MOST = 25  # of one model
+MOST_BYTES = 4_000_000  # of one model's features
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query as it was ranked: features are scaled."""
+
+    number: int
+    at: int  # milliseconds since 1970
+    query: str | None
+    ids: list[str]
+    features: np.ndarray
+    prior: np.ndarray | None
+
+
+class Recent:
+    """Keeps the last queries; noting one costs a microsecond."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, deque[Asked]] = {}
+        self._numbers = itertools.count(1)
+
+    def note(
+        self, model: str, query: str | None, ids: list[str], features: np.ndarray, prior: np.ndarray | None
+    ) -> None:
+        """Remember a query, unless it alone would fill the room."""
+        if features.nbytes > MOST_BYTES:
+            return
+        held = self._asked.get(model)
+        if held is None:
+            held = self._asked[model] = deque(maxlen=MOST)
+        held.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
+        while sum(each.features.nbytes for each in held) > MOST_BYTES and len(held) > 1:
+            held.popleft()
+
+    def of(self, model: str) -> list[Asked]:
+        """Return the model's queries, newest first."""
+        return list(self._asked.get(model, ()))[::-1]
+
+    def get(self, model: str, number: int) -> Asked:
+        """Return one of them."""
+        found = next((each for each in self.of(model) if each.number == number), None)
+        if found is None:
+            raise NotKnown(f"query {number} is not remembered any more", "pick a newer one, or send its documents")
+        return found
+
+    def forget(self, model: str) -> None:
+        """Drop what is remembered of a model."""
+        self._asked.pop(model, None)

@@ -1,0 +1,102 @@
+/** What the service answers: service/watching.py and service/explaining.py say what each number is. */
+
+export interface Exploration {
+  lists: number;
+  shown: number;
+  best: number;
+  error: number;
+  cost: number;
+}
+
+export interface Summary {
+  lists: { learn: number; exploit: number; shadow: number };
+  feedback: { recorded: number; early: number; late: number };
+  clicks: number;
+  certain_places: number | null;
+  uncertain_pairs: number | null;
+  learned: number;
+  updates: number;
+  update_seconds: number | null;
+  lag: number | null;
+  largest_lag: number | null;
+  exploration: Exploration | null;
+}
+
+export interface Bucket extends Summary {
+  start: number;
+}
+
+export interface Model {
+  model: string;
+  ranker: string;
+  n_features: number;
+  places: number;
+  version: number;
+  newest: number;
+  pinned: number | null;
+  learned: number;
+  published_at: number | null;
+  lag: number;
+  total: Summary & { by_place: { place: number; shown: number; clicks: number }[] };
+  minutes: Bucket[];
+}
+
+export interface Traffic {
+  per_second: number[];
+  p50: number | null;
+  p99: number | null;
+}
+
+export interface Alarm {
+  name: string;
+  says: string;
+  remedy: string;
+  model: string | null;
+}
+
+export interface Moment {
+  at: number;
+  process: { version: string; pid: number; since: number };
+  compiling: number;
+  alarms: Alarm[];
+  traffic: { rank: Traffic; feedback: Traffic };
+  log: { bytes: number | null; position: number | null; room: number | null; is_led: boolean | null };
+  models: Model[];
+}
+
+export interface Asked {
+  number: number;
+  at: number;
+  query: string | null;
+  documents: number;
+}
+
+export interface Place {
+  id: string;
+  score: number;
+  scores: number[];
+  certain?: boolean;
+  free?: string[];
+  certainly_after?: string[];
+}
+
+export interface Node {
+  id: string;
+  layer: number;
+  after: number[];
+}
+
+export interface Draws {
+  lists: number;
+  different: number;
+  documents: { id: string; places: number[] }[];
+}
+
+export interface Explained {
+  model: string;
+  version: number;
+  ranking: Place[];
+  graph: Node[] | null;
+  certain_pairs: number | null;
+  draws: Draws | null;
+}

@@ -1,0 +1,89 @@
+import "../page.css";
+import "./dashboard.css";
+import { json, Problem } from "../api";
+import { el, fill } from "../dom";
+import { frame } from "../frame";
+import { follow } from "../live";
+import { Alarms } from "./alarms";
+import type { Bucket, Moment } from "./answers";
+import { Charts } from "./charts";
+import { Inspector } from "./inspector";
+import { Models } from "./models";
+import { Tiles } from "./tiles";
+
+type Span = "minutes" | "hours";
+
+const page = frame("perturank", [["Dashboard", "/"], ["API", "/docs"]]);
+const [alarms, tiles, charts, inspector] = [new Alarms(), new Tiles(), new Charts(), new Inspector()];
+const models = new Models(() => latest && show(latest));
+const title = el("h2", { id: "over-time" }, "Over time");
+const foot = el("footer", { class: "small muted" });
+
+let latest: Moment | null = null;
+let span: Span = "minutes";
+let looked: string | null = null;
+let buckets = new Map<number, Bucket>();
+
+const choices = (["minutes", "hours"] as const).map((each) => {
+  const input = el("input", { type: "radio", name: "span", value: each, id: `span-${each}`, checked: each === span });
+  input.addEventListener("change", () => {
+    span = each;
+    looked = null;
+    if (latest) show(latest);
+  });
+  return el("span", {}, input, el("label", { for: `span-${each}` }, each === "minutes" ? "three hours" : "a month"));
+});
+
+page.main.append(
+  alarms.node,
+  tiles.node,
+  models.node,
+  el(
+    "section",
+    { class: "over-time", "aria-labelledby": "over-time" },
+    el("div", { class: "row" }, title, el("fieldset", { class: "switch" }, el("legend", { class: "hidden-visually" }, "How far back"), ...choices)),
+    charts.node,
+  ),
+  inspector.node,
+  foot,
+);
+
+/** Show a moment; where another model or span is looked at, ask for its past. */
+function show(moment: Moment): void {
+  latest = moment;
+  const model = models.current(moment.models);
+  alarms.show(moment);
+  tiles.show(moment, model);
+  models.show(moment.models, moment.at);
+  charts.showMoment(moment, model);
+  fill(title, model ? `Over time: ${model.model}` : "Over time");
+  fill(foot, `perturank ${moment.process.version}, process ${moment.process.pid}, up since ${new Date(moment.process.since).toLocaleString("en-GB")}.`);
+  if (model === undefined) return;
+  inspector.choose(model.model);
+  const wanted = `${span} ${model.model}`;
+  if (wanted !== looked) {
+    looked = wanted;
+    void load(model.model, wanted);
+  } else if (span === "minutes") {
+    for (const each of model.minutes) buckets.set(each.start, each);
+    draw();
+  }
+}
+
+async function load(model: string, wanted: string): Promise<void> {
+  try {
+    const answer = await json<{ buckets: Bucket[] }>(`/v1/models/${encodeURIComponent(model)}/history?span=${span}`);
+    if (looked !== wanted) return;
+    buckets = new Map(answer.buckets.map((each) => [each.start, each]));
+    draw();
+  } catch (error) {
+    looked = null; // the next moment asks again
+    if (!(error instanceof Problem)) page.connection("the service does not answer");
+  }
+}
+
+function draw(): void {
+  charts.showHistory([...buckets.values()].sort((one, other) => one.start - other.start));
+}
+
+follow<Moment>("/v1/live", { onData: show, onState: page.connection });

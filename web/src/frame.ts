@@ -1,0 +1,36 @@
+/** The frame of every page: a link past the head, the head with its state, and the main part. */
+import { el, say } from "./dom";
+
+export interface Frame {
+  /** Where the page puts what it has. */
+  main: HTMLElement;
+  /** Say how the connection is: null when it is well. */
+  connection: (broken: string | null) => void;
+}
+
+/** Build the frame into the document. */
+export function frame(title: string, links: [string, string][]): Frame {
+  const state = el("span", { class: "badge", role: "status" }, "connecting");
+  const main = el("main", { id: "main", tabindex: -1 });
+  const items = links.map(([name, path]) => {
+    const here = path === location.pathname && "page";
+    return el("li", {}, el("a", { href: path, "aria-current": here }, name));
+  });
+  document.body.replaceChildren(
+    el("a", { class: "skip", href: "#main" }, "To the content"),
+    el(
+      "header",
+      { class: "top" },
+      el("h1", {}, el("span", { class: "mark", "aria-hidden": "true" }), title),
+      el("nav", { "aria-label": "Pages" }, el("ul", {}, ...items)),
+      state,
+    ),
+    main,
+  );
+  return { main, connection: (broken) => connection(state, broken) };
+}
+
+function connection(state: HTMLElement, broken: string | null): void {
+  state.className = broken === null ? "badge certain" : "badge alarm";
+  say(state, broken === null ? "live" : `not live: ${broken}`);
+}
