@@ -17,6 +17,8 @@ __all__ = [
     "clicks",
     "client",
     "cluster",
+    "corpus",
+    "crowd",
     "datasets",
     "driving",
     "experiments",
@@ -26,6 +28,7 @@ __all__ = [
     "local",
     "metrics",
     "opening",
+    "playing",
     "protocols",
     "replaying",
     "report",
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
     from perturank import storage as storage
     from perturank.bench import serving
     from perturank.experiments import protocol as protocols
+    from perturank.play import corpus, crowd, playing
     from perturank.results import store
     from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
     from perturank.service.log import opening
@@ -96,4 +100,5 @@ else:
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
     opening = Later("perturank.service.log.opening", "service")
+    corpus, crowd, playing = (Later(f"perturank.play.{name}", "play") for name in ("corpus", "crowd", "playing"))
     client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

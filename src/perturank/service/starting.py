@@ -17,6 +17,7 @@ from types import FrameType
 import uvicorn
 
 from perturank.errors import BadInput
+from perturank.service.api.added import Added
 from perturank.service.api.application import application
 from perturank.service.log.opening import SQLITE, open_log
 from perturank.service.log.wal import n_unfinished_bytes
@@ -32,23 +33,28 @@ COMMAND = "from perturank.cli import main; main()"
 lines = logging.getLogger("perturank.service")
 
 
-def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
+def serve(
+    settings: ServeSettings, say: Callable[[str], None], added: Callable[[str], Added] = lambda address: Added()
+) -> None:
+    """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0.
+
+    `added` is given the address and returns what else stands there.
+    """
     settings = settings.checked()
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     _report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
-        service = Service(log, settings)
+        service, address = Service(log, settings), f"http://{_address(listening)}"
         config = uvicorn.Config(
-            application(service),
+            application(service, added(address)),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=SECONDS_TO_DRAIN,
             server_header=False,
         )
         with _learner(settings):
-            say(welcome(f"http://{_address(listening)}"))
+            say(welcome(address))
             with _quiet_end():
                 _Server(config, service).run(sockets=[listening])
         service.close()

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from perturank import pages
+from perturank.service.api.added import Added
 from perturank.service.api.gate import Endpoint, Gate, lines, problem
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
@@ -39,7 +40,7 @@ SECONDS_TO_A_CLOSING = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
 
 
-def application(service: Service) -> Shortcut:
+def application(service: Service, added: Added = Added()) -> Shortcut:
     """Return the application of this service."""
     settings, meter, recent = service.settings, Meter(), Recent()
     watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
@@ -70,10 +71,14 @@ def application(service: Service) -> Shortcut:
         return HTMLResponse(readable)
 
     routes += [Route("/openapi.json", openapi), Route("/docs", docs), pages.page("/", "dashboard"), pages.assets()]
+    routes += [Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints]
+    routes += added.pages
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(task) for task in (_look(service), _compile(service), _sample(service, sampler))]
+        if added.work is not None:
+            tasks.append(asyncio.ensure_future(added.work()))
         yield
         for task in tasks:
             task.cancel()
