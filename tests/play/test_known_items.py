@@ -40,7 +40,7 @@ def test_people_look_for_what_programs_use(library: Library) -> None:
 def test_the_wanted_document_serves_best_then_its_alias_then_a_namesake(library: Library) -> None:
     rows = [library.rows[path] for path in ("os.path.join", "ntpath.join", "threading.Thread.join", "json.dumps")]
     assert library.items.grades(rows[0], rows).tolist() == [WANTED, ALIAS, NAMESAKE, 0]
-    user("perfect", WANTED + 1).check(library.items.grades(rows[0], rows))  # type: ignore[attr-defined]
+    user("perfect", WANTED + 1).check(library.items.grades(rows[0], rows))
 
 
 def test_any_two_hundred_in_a_row_are_equally_hard_and_none_is_lost(library: Library) -> None:
