@@ -40,6 +40,13 @@ export function bytes(n: number | null | undefined): string {
   return `${unit === 0 ? size : number(size)} ${units[unit]}`;
 }
 
+/** 16 Nov, with the hour where it matters. */
+export function day(milliseconds: number, hour = false): string {
+  const form: Intl.DateTimeFormatOptions = { day: "numeric", month: "short" };
+  const date = new Date(milliseconds).toLocaleDateString("en-GB", form);
+  return hour ? `${date} ${clock(milliseconds)}` : date;
+}
+
 /** 14:05 or 14:05:31, in the reader's own time. */
 export function clock(milliseconds: number, seconds = false): string {
   const form: Intl.DateTimeFormatOptions = { hour: "2-digit", minute: "2-digit", hour12: false };

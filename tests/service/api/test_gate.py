@@ -14,7 +14,9 @@ from perturank.service.api.routes import ROUTES
 from perturank.service.keys import add_key
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.metering import Meter
+from perturank.service.pulse import Pulse
 from perturank.service.service import Service
+from perturank.service.watching import Watch
 from perturank.service.settings import ServeSettings
 
 SPEC = {"n_features": 2, "ranker": "random"}
@@ -121,7 +123,7 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
 
 
 def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
-    health = Health(service, Meter())
+    health = Health(Watch(service, Pulse()), Meter())
 
     def fail() -> None:
         raise OSError("no disk")

@@ -47,6 +47,7 @@ def application(service: Service) -> Shortcut:
     sizes = settings.body_bytes, settings.file_bytes
     gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
     health = Health(watch, meter)
+    watch.failing = lambda: health.failing
     parts = {
         "lists": Lists(service, meter, recent),
         "models": Models(service, recent),
