@@ -5,7 +5,8 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 /** 1,234 or 12.3 or 0.123: three digits that count. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  const size = Math.abs(value);
+  if (value < 0) return `−${number(-value)}`;
+  const size = value;
   if (size >= 100 || Number.isInteger(value)) return whole.format(value);
   if (size >= 10) return value.toFixed(1);
   return size >= 1 ? value.toFixed(2) : value.toFixed(3);

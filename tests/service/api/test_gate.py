@@ -16,8 +16,8 @@ from perturank.service.log.sqlite import SqliteLog
 from perturank.service.metering import Meter
 from perturank.service.pulse import Pulse
 from perturank.service.service import Service
-from perturank.service.watching import Watch
 from perturank.service.settings import ServeSettings
+from perturank.service.watching import Watch
 
 SPEC = {"n_features": 2, "ranker": "random"}
 

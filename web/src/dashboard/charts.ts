@@ -88,7 +88,7 @@ export class Charts {
     fill(
       this.cost,
       price
-        ? `Reciprocal rank of the first click. Over ${number(price.lists)} lists exploration cost ${signed(price.cost)} ± ${number(1.96 * price.error)} of it (95 %).`
+        ? `Reciprocal rank of the first click. Over ${number(price.lists)} lists exploration cost ${number(price.cost)} ± ${number(1.96 * price.error)} of it (95 %).`
         : "The cost is known where a ranker knows the probability of its lists.",
     );
   }
@@ -121,10 +121,6 @@ function parted(buckets: Bucket[], width: number): (Bucket | Nothing)[] {
     const isFar = before !== undefined && each.start - before.start > FAR * width;
     return isFar ? [{ start: before.start + width, ...NOTHING }, each] : [each];
   });
-}
-
-function signed(value: number): string {
-  return value < 0 ? `−${number(-value)}` : number(value);
 }
 
 function trailing(buckets: (Bucket | Nothing)[], name: "best" | "shown"): (number | null)[] {
