@@ -14,7 +14,6 @@ from perturank.service.api.routes import ROUTES
 from perturank.service.keys import add_key
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.metering import Meter
-from perturank.service.pulse import Pulse
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.watching import Watch
@@ -63,7 +62,7 @@ def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict
 def test_without_keys_an_address_that_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     service = Service(log, ServeSettings(documents=16, rate=5.0))
-    with TestClient(application(service), base_url="http://127.0.0.1:8765") as http:
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
         answers = [http.get("/v1/models/x") for _ in range(40)]
         assert {answer.status_code for answer in answers} == {404, 429}
         assert http.get("/healthz").status_code == 200
@@ -123,7 +122,8 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
 
 
 def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
-    health = Health(Watch(service, Pulse()), Meter())
+    meter = Meter()
+    health = Health(Watch(service, meter.pulse), meter)
 
     def fail() -> None:
         raise OSError("no disk")

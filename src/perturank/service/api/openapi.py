@@ -50,9 +50,14 @@ def _operation(route: Route) -> dict[str, Any]:
             for status in sorted({*answers, *problems})
         },
     }
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "query", "schema": {"enum": ["true", "false"]}} for name in route.query
+    ]
     if "{model}" in route.path:
         pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
-        found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": pattern}]
+        parameters.append({"name": "model", "in": "path", "required": True, "schema": pattern})
+    if parameters:
+        found["parameters"] = parameters
     if route.handler == "models.file":
         schema = {"type": "boolean", "default": True}
         found["parameters"].append({"name": "history", "in": "query", "required": False, "schema": schema})

@@ -25,6 +25,7 @@ class Route:
     status: int = 200
     refuses: tuple[int, ...] = ()
     also: tuple[tuple[int, str], ...] = ()  # other statuses of the same answer, and what they say
+    query: tuple[str, ...] = ()  # what may stand behind the question mark: true or false
     binary: Any = None  # the request as MessagePack, where that has another shape
 
 
@@ -159,6 +160,7 @@ ROUTES = (
         bytes,
         200,
         (404, 422),
+        query=("history",),
     ),
     Route(
         "PUT",
