@@ -212,3 +212,10 @@ def test_it_says_when_the_service_has_gone_and_comes_back(tmp_path: Path, browse
             expect(state).to_have_text("live")
         finally:
             again.kill()
+
+
+def test_the_documentation_keeps_its_style_under_its_policy(serving: Serving, browser: Browser) -> None:
+    with watched(browser) as seen:
+        seen.page.goto(f"{serving.ready().url}/docs")
+        assert seen.page.evaluate("getComputedStyle(document.body).maxWidth") != "none"
+        assert [error for error in seen.errors if "favicon" not in error and "404" not in error] == []

@@ -21,7 +21,7 @@ from perturank.service.api.gate import Endpoint, Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
-from perturank.service.api.openapi import document, page
+from perturank.service.api.openapi import PAGE_POLICY, document, page
 from perturank.service.api.routes import ROUTES
 from perturank.service.api.shortcut import Shortcut
 from perturank.service.api.watch import Watching
@@ -71,7 +71,7 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
         return Response(described, media_type="application/json")
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(readable)
+        return HTMLResponse(readable, headers=pages.SAFELY | {"content-security-policy": PAGE_POLICY})
 
     async def absent(request: Request, error: Exception) -> Response:
         async def refuse(request: Request) -> Response:
