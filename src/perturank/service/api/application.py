@@ -89,7 +89,7 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
-        work = (_look(service, health), _compile(service, health), _sample(service, sampler, health))
+        work = (_look(service, health), _compile(service, health), _sample(service, sampler))
         tasks = [asyncio.create_task(each) for each in work]
         if added.work is not None:
             tasks.append(asyncio.ensure_future(added.work()))
@@ -124,13 +124,12 @@ async def _look(service: Service, health: Health) -> None:
         await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
 
 
-async def _sample(service: Service, sampler: Sampler, health: Health) -> None:
+async def _sample(service: Service, sampler: Sampler) -> None:
     """Ask now and then how certain the orders of the newest queries are, when there is nothing more urgent."""
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
         if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
-            with health.noting("the newest query cannot be looked into"):
-                await anyio.to_thread.run_sync(sampler.look)
+            await anyio.to_thread.run_sync(sampler.look)
 
 
 async def _compile(service: Service, health: Health) -> None:
