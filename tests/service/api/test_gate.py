@@ -162,3 +162,4 @@ def test_the_page_of_documentation_asks_nobody_else(http: TestClient) -> None:
     assert "http://" not in page
     assert "https://" not in page
     assert "<script" not in page
+    assert "default-src 'none'" in http.get("/docs").headers["content-security-policy"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 from typing import Any
@@ -17,6 +19,9 @@ ALWAYS = (403, 408, 413)  # a page from elsewhere; a body that does not come; on
 BEHIND_KEYS = (401, 422, 429, 503)
 BINARY = "application/msgpack"
 FILE = "application/vnd.safetensors"
+STYLE = "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
+STYLES = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
+PAGE_POLICY = f"default-src 'none'; style-src {STYLES}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type": "string"}}}
 
 
@@ -124,10 +129,7 @@ def page() -> str:
                 f"<p>{html.escape(operation['summary'])}. {html.escape(operation.get('description', ''))}</p>"
                 f"<p>Answers: {', '.join(sorted(operation['responses']))}</p>{details}"
             )
-    style = (
-        "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
-    )
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>perturank API</title><style>{style}</style>"
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>perturank API</title><style>{STYLE}</style>"
         f"<h1>perturank {__version__}</h1><p>For programs: <a href=/openapi.json>openapi.json</a></p>{''.join(rows)}"
     )
