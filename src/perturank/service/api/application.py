@@ -81,7 +81,8 @@ def application(service: Service) -> Shortcut:
         return response
 
     routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
-    routes += [pages.page("/", "dashboard"), pages.assets()]
+    shown = (pages.page("/", "dashboard"), pages.assets())
+    routes += [Route(each.path, gate(each.endpoint, None)) for each in shown]
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
