@@ -53,7 +53,7 @@ bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
 
 web:  ## build the pages of the service from web/ into the package; needs Node
-	cd web && npm ci --no-audit --no-fund && npm run build
+	cd web && npm install --no-audit --no-fund && npm run build
 
 clean:  ## remove everything that make has made
 	rm -rf $(VENV) web/node_modules .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

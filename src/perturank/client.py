@@ -83,6 +83,9 @@ class _Calls:
         body = {"impression": impression, "clicks": list(clicks), "final": final}
         return Call("POST", f"/v1/models/{model}/feedback", body)
 
+    def _explain(self, model: str, documents: Documents) -> Call:
+        return Call("POST", f"/v1/models/{model}/explain", {"documents": documents})
+
     def _pause(self, call: Call, attempt: int, failure: httpx.Response | Exception) -> float | None:
         """Return how long to wait before the next attempt; None: there is none."""
         if attempt >= self._retries:
@@ -147,6 +150,10 @@ class Client(_Calls):
         """Return what these clicks did: recorded, known, early or late."""
         return str(self._answer(self._feedback(model, impression, clicks, final))["status"])
 
+    def explain(self, documents: Documents, *, model: str = "default") -> dict[str, Any]:
+        """Return the best estimate's list with every score, and what is certain about it; nothing is logged."""
+        return dict(self._answer(self._explain(model, documents)))
+
     def put_model(self, model: str, **spec: Any) -> dict[str, Any]:
         """Make or change a model."""
         return dict(self._answer(Call("PUT", f"/v1/models/{model}", spec)))
@@ -154,6 +161,10 @@ class Client(_Calls):
     def model(self, model: str = "default") -> dict[str, Any]:
         """Return what is served under this name."""
         return dict(self._answer(Call("GET", f"/v1/models/{model}")))
+
+    def versions(self, model: str = "default") -> dict[str, Any]:
+        """Return the versions of a model, newest first."""
+        return dict(self._answer(Call("GET", f"/v1/models/{model}/versions")))
 
     def file(self, model: str = "default", *, history: bool = True) -> bytes:
         """Return the served version as a file for `perturank.load`; without its history it can rank, but not learn."""
@@ -222,6 +233,22 @@ class AsyncClient(_Calls):
     ) -> str:
         """Return what these clicks did: recorded, known, early or late."""
         return str((await self._answer(self._feedback(model, impression, clicks, final)))["status"])
+
+    async def explain(self, documents: Documents, *, model: str = "default") -> dict[str, Any]:
+        """Return the best estimate's list with every score, and what is certain about it; nothing is logged."""
+        return dict(await self._answer(self._explain(model, documents)))
+
+    async def put_model(self, model: str, **spec: Any) -> dict[str, Any]:
+        """Make or change a model."""
+        return dict(await self._answer(Call("PUT", f"/v1/models/{model}", spec)))
+
+    async def model(self, model: str = "default") -> dict[str, Any]:
+        """Return what is served under this name."""
+        return dict(await self._answer(Call("GET", f"/v1/models/{model}")))
+
+    async def versions(self, model: str = "default") -> dict[str, Any]:
+        """Return the versions of a model, newest first."""
+        return dict(await self._answer(Call("GET", f"/v1/models/{model}/versions")))
 
     async def _answer(self, call: Call) -> Any:
         attempt = 0

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import benchmark, learning, lists, logs, reproduce, serving, simulate
+from perturank.cli import benchmark, learning, lists, logs, playing, reproduce, serving, simulate
 from perturank.errors import BadInput
 
 
@@ -63,6 +63,7 @@ app.command("report")(reproduce.redraw)
 app.command("merge")(reproduce.merge)
 app.command("bench")(benchmark.benchmark)
 app.command("serve")(serving.serve)
+app.command("play")(playing.play)
 app.command("learn")(learning.learn)
 app.command("replay")(learning.replay)
 app.add_typer(logs.log_commands, name="log")

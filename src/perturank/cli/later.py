@@ -18,6 +18,8 @@ __all__ = [
     "client",
     "cluster",
     "compacting",
+    "corpus",
+    "crowd",
     "datasets",
     "driving",
     "erasing",
@@ -28,6 +30,7 @@ __all__ = [
     "local",
     "metrics",
     "opening",
+    "playing",
     "protocols",
     "replaying",
     "report",
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
     from perturank import storage as storage
     from perturank.bench import serving
     from perturank.experiments import protocol as protocols
+    from perturank.play import corpus, crowd, playing
     from perturank.results import store
     from perturank.service import (
         compacting,
@@ -110,4 +114,5 @@ else:
     )
     compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
     opening = Later("perturank.service.log.opening", "service")
+    corpus, crowd, playing = (Later(f"perturank.play.{name}", "play") for name in ("corpus", "crowd", "playing"))
     client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

@@ -84,6 +84,6 @@ def _step_back() -> None:
 
 def _end_with_parent() -> None:
     """Wait for the end of stdin, which the parent holds open: it ends however the parent does."""
-    while sys.stdin.buffer.read(4096):
+    while os.read(sys.stdin.fileno(), 4096):  # not by its buffer, whose lock would be held when the process ends
         pass
     os._exit(0)  # the log is whole at any moment: nothing need be finished

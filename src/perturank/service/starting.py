@@ -18,6 +18,7 @@ from types import FrameType
 import uvicorn
 
 from perturank.errors import BadInput
+from perturank.service.api.added import Added
 from perturank.service.api.application import application
 from perturank.service.api.connection import Connection
 from perturank.service.lines import lines, write_lines
@@ -33,16 +34,21 @@ SECONDS_TO_START_AGAIN = 1.0
 COMMAND = "from perturank.cli import main; main()"
 
 
-def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0."""
+def serve(
+    settings: ServeSettings, say: Callable[[str], None], added: Callable[[str], Added] = lambda address: Added()
+) -> None:
+    """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0.
+
+    `added` is given the address and returns what else stands there.
+    """
     settings = settings.checked()
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     write_lines()
     report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
-        service = Service(log, settings)
+        service, address = Service(log, settings), f"http://{_address(listening)}"
         config = uvicorn.Config(
-            application(service),
+            application(service, added(address)),
             http=partial(Connection, patience=settings.patience),  # type: ignore[arg-type]
             ws="none",
             proxy_headers=False,
@@ -52,7 +58,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
             server_header=False,
         )
         with _learner(settings):
-            say(welcome(f"http://{_address(listening)}"))
+            say(welcome(address))
             with _quiet_end():
                 _Server(config, service).run(sockets=[listening])
         service.close()

@@ -16,6 +16,7 @@ from perturank.service.log.sqlite import SqliteLog
 from perturank.service.metering import Meter
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
+from perturank.service.watching import Watch
 
 SPEC = {"n_features": 2, "ranker": "random"}
 
@@ -121,7 +122,8 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
 
 
 def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
-    health = Health(service, Meter())
+    meter = Meter()
+    health = Health(Watch(service, meter.pulse), meter)
 
     def fail() -> None:
         raise OSError("no disk")

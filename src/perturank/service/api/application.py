@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from perturank import pages
+from perturank.service.api.added import Added
 from perturank.service.api.gate import Endpoint, Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
@@ -38,7 +39,7 @@ SECONDS_TO_A_CLOSING = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
 
 
-def application(service: Service) -> Shortcut:
+def application(service: Service, added: Added = Added()) -> Shortcut:
     """Return the application of this service."""
     settings, meter, recent = service.settings, Meter(), Recent()
     watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
@@ -81,13 +82,16 @@ def application(service: Service) -> Shortcut:
         return response
 
     routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
-    shown = (pages.page("/", "dashboard"), pages.assets())
+    routes += [Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints]
+    shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
     routes += [Route(each.path, gate(each.endpoint, None)) for each in shown]
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
         work = (_look(service, health), _compile(service, health), _sample(service, sampler, health))
         tasks = [asyncio.create_task(each) for each in work]
+        if added.work is not None:
+            tasks.append(asyncio.ensure_future(added.work()))
         yield
         for task in tasks:
             task.cancel()

@@ -1,0 +1,1 @@
+"""A search box that learns: the documentation of Python itself, ranked through the service."""

@@ -1,0 +1,106 @@
+"""The page in a real browser: search, click, see the version rise and the place change."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from browser import Watched, watched
+from play_small import Played
+from playwright.sync_api import Browser, Page, expect
+
+QUERY = "join pathname components"
+
+
+def searched(seen: Watched, played: Played, query: str = QUERY) -> Page:
+    page = seen.page
+    page.goto(f"{played.url}/play")
+    page.get_by_label("Search the documentation").fill(query)
+    page.keyboard.press("Enter")
+    return page
+
+
+def titles(page: Page) -> list[str]:
+    return page.locator(".result .title").all_inner_texts()
+
+
+def test_a_click_raises_the_version_and_changes_the_place(browser: Browser, played: Played) -> None:
+    with watched(browser) as seen:
+        page = searched(seen, played)
+        expect(page.locator(".result")).to_have_count(10)
+        chosen = titles(page)[5]
+        for _ in range(6):  # the same answer, as often as it takes to outweigh BM25
+            place, version = titles(page).index(chosen), int(page.locator("#version").inner_text().replace(",", ""))
+            if place == 0:
+                break
+            page.get_by_role("button", name=chosen, exact=True).click()
+            expect(page.locator(".told")).to_contain_text("Learned: version")
+            expect(page.locator(".result.chosen .title")).to_have_text(chosen)
+            played.until(lambda state: bool(state["version"] > version))  # noqa: B023
+            expect(page.locator("#version")).not_to_have_text(str(version))
+        assert titles(page).index(chosen) < 5
+        expect(page.locator(".moved")).to_contain_text(chosen)
+        expect(page.locator(".lessons li").first).to_contain_text(f"You preferred {chosen} over")
+        assert page.locator(".result mark").first.inner_text().lower() in QUERY
+        assert seen.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_is_accessible_and_fits_its_width(
+    browser: Browser, played: Played, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    with watched(browser, width=width, scheme=scheme) as seen:
+        page = searched(seen, played)
+        expect(page.locator(".result").first).to_be_visible()
+        assert seen.faults() == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert seen.errors == []
+        assert sum(seen.weights.values()) < 500_000
+
+
+def test_text_is_never_interpreted(browser: Browser, played: Played) -> None:
+    with watched(browser) as seen:
+        query = "<script>document.title='taken'</script> <img src=x onerror=alert(1)>"
+        page = searched(seen, played, query)
+        expect(page.locator(".told")).to_contain_text(query)
+        assert page.title() == "perturank play"
+        assert page.locator("main script, main img").count() == 0
+        page.get_by_label("Search the documentation").fill("html escape special characters")
+        page.keyboard.press("Enter")
+        expect(page.locator(".result .title", has_text="html.escape").first).to_be_visible()
+        expect(page.locator(".result", has_text="html.escape").first).to_contain_text('"&", "<" and ">"')
+        assert seen.errors == []
+
+
+def test_everything_can_be_done_with_the_keyboard(browser: Browser, played: Played) -> None:
+    with watched(browser) as seen:
+        page = searched(seen, played)
+        expect(page.locator(".result")).to_have_count(10)
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.classList.contains('title')"):
+                break
+        first = page.evaluate("document.activeElement.textContent")
+        assert first == titles(page)[0]
+        page.keyboard.press("Enter")
+        expect(page.locator(".told")).to_contain_text("Learned: version")
+        assert page.evaluate("document.activeElement.textContent") == first
+
+
+def test_simulated_users_are_switched_on_in_the_page(browser: Browser, played: Played) -> None:
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(f"{played.url}/play")
+        expect(page.locator(".badge", has_text="live")).to_be_visible()
+        page.get_by_label("Searches", exact=True).select_option("20")
+        page.get_by_label("Simulated users").check()
+        tile = page.locator(".tile", has_text="Known items searched").locator("b")
+        before = int(tile.inner_text().replace(",", ""))
+        played.until(lambda state: bool(state["outcome"]["searches"] > before + 60))
+        expect(tile).not_to_have_text(str(before))
+        expect(page.locator(".chart .trace").first).to_be_visible()
+        page.get_by_label("Simulated users").uncheck()
+        expect(page.get_by_label("Simulated users")).not_to_be_checked()
+        played.until(lambda state: not state["simulating"])
+        assert seen.errors == []

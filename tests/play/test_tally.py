@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from perturank.play.tally import BESIDE, BM25, ENDS, FIRST_WIDTH, LEARNED, MOST_POINTS, Curves, Tally, clicked_places
+
+
+def test_the_outcome_compares_both_ends_with_bm25() -> None:
+    tally = Tally()
+    for i in range(3 * ENDS):
+        tally.known_item({BM25: 0.5, LEARNED: 0.25 if i < ENDS else 1.0}, {})
+    assert tally.outcome() == {"searches": 3 * ENDS, "mrr_bm25": 0.5, "mrr_first": 0.25, "mrr_last": 1.0}
+    assert tally.success() == {BM25: 0.0, LEARNED: 1.0, BESIDE: None}
+
+
+def test_before_the_first_search_nothing_is_known() -> None:
+    assert Tally().outcome() == {"searches": 0, "mrr_bm25": None, "mrr_first": None, "mrr_last": None}
+    assert Curves().ends() == []
+
+
+def test_a_curve_never_has_more_points_than_fit_and_keeps_its_mean() -> None:
+    curves = Curves()
+    n = 3 * FIRST_WIDTH * MOST_POINTS
+    for i in range(n):
+        curves.add({"clicked place": float(i)} if i % 2 else {})
+    assert curves.width == 4 * FIRST_WIDTH
+    ends, values = curves.ends(), curves.points()["clicked place"]
+    assert len(ends) == len(values) <= MOST_POINTS
+    assert ends[-1] == n
+    known = [value for value in values if value is not None]
+    assert sum(known) / len(known) == pytest.approx(n / 2)
+    assert curves.points()["uncertain"] == [None] * len(ends)
+
+
+def test_a_curve_of_known_items_is_the_mean_over_the_last_searches() -> None:
+    tally = Tally()
+    for i in range(2 * ENDS):
+        tally.known_item({BM25: 0.5, LEARNED: float(i >= ENDS)}, {})
+    learned = [value for value in tally.curves.points()[LEARNED] if value is not None]
+    assert learned[0] == 0
+    assert learned == sorted(learned)
+    assert 0.8 < learned[-1] < 1
+
+
+def test_clicked_places_count_from_one_and_need_a_click() -> None:
+    assert clicked_places(["a", "b", "c"], ["c", "b"]) == {"clicked place": 2.5, "reciprocal clicked place": 0.5}
+    assert clicked_places(["a"], []) == {}
