@@ -83,9 +83,9 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
         return response
 
     routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
-    routes += [pages.page("/", "dashboard"), pages.assets()]
     routes += [Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints]
-    routes += added.pages
+    shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
+    routes += [Route(each.path, gate(each.endpoint, None)) for each in shown]
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:

@@ -13,7 +13,6 @@ import msgspec
 from perturank.__about__ import __version__
 from perturank.service.api.requests import Problem
 from perturank.service.api.routes import ROUTES, Events, Route
-from perturank.service.watching import SPANS
 
 ALWAYS = (403, 408, 413)  # a page from elsewhere; a body that does not come; one that is too large
 BEHIND_KEYS = (401, 422, 429, 503)
@@ -56,19 +55,13 @@ def _operation(route: Route) -> dict[str, Any]:
         },
     }
     parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "query", "schema": {"enum": ["true", "false"]}} for name in route.query
+        {"name": name, "in": "query", "schema": {"enum": list(choices)}} for name, choices in route.query
     ]
     if "{model}" in route.path:
         pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
         parameters.append({"name": "model", "in": "path", "required": True, "schema": pattern})
     if parameters:
         found["parameters"] = parameters
-    if route.handler == "models.file":
-        schema = {"type": "boolean", "default": True}
-        found["parameters"].append({"name": "history", "in": "query", "required": False, "schema": schema})
-    if route.handler == "watch.history":
-        spans = {"type": "string", "enum": list(SPANS), "default": next(iter(SPANS))}
-        found["parameters"].append({"name": "span", "in": "query", "required": False, "schema": spans})
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
     if route.scope is not None:
