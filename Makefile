@@ -6,12 +6,14 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 # Most of the tests' time is compilation: where no bits are compared, code is generated without being optimised.
 LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+# Not --quiet, which hides the warnings that --strict counts. Material prints a notice of its own unless told not to.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench web clean
+.PHONY: help demo test test-long check audit fix docs bench web clean
 
 help:  ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## run the paper's comparison in small: a table, figures and demo/report.html
 	$(BIN)/perturank reproduce --scale demo --out demo
@@ -22,15 +24,30 @@ test: check  ## run the checks and all tests
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
-check: $(READY)  ## lint, formatting, types, direction of imports
+test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests: an hour
+	@scripts/make-postgres
+	$(BIN)/pytest -n 0 --long -m long
+
+check: $(READY)  ## lint, formatting, types, direction of imports, documentation, dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MKDOCS)
+	$(BIN)/pip check
+	@scripts/audit $(BIN)/pip-audit
+
+audit: $(READY)  ## known vulnerabilities of dependencies; fails if nobody can be asked
+	$(BIN)/pip check
+	scripts/audit $(BIN)/pip-audit --required
 
 fix: $(READY)  ## mend what can be mended by machine
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)  ## build the documentation
+	@$(MKDOCS)
+	@echo "documentation: site/index.html"
 
 bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
@@ -39,7 +56,7 @@ web:  ## build the pages of the service from web/ into the package; needs Node
 	cd web && npm ci --no-audit --no-fund && npm run build
 
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) web/node_modules .compiled demo results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) web/node_modules .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml scripts/make-venv

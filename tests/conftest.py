@@ -3,8 +3,35 @@
 Workers and child processes share them, and a second run has nothing left to compile.
 """
 
+from __future__ import annotations
+
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run tests that have a long form in that form")
+
+
+@pytest.fixture
+def is_long(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print a line at once: long tests tell how far they are."""
+
+    def now(line: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{line}")
+            sys.stdout.flush()
+
+    return now

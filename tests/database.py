@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import psycopg
+from serving import children, is_running
 
 
 def binaries() -> Path | None:
@@ -73,11 +75,15 @@ class Database:
         return f"{self.url('postgres')}&options=-csearch_path%3Dtest{self._n}"
 
     def kill(self) -> None:
-        """End all its processes at once."""
+        """End all its processes at once; each has a session of its own."""
         assert self._server is not None
-        os.killpg(self._server.pid, signal.SIGKILL)
+        family = [self._server.pid, *children(self._server.pid)]
+        for process in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self._server.wait()
-        time.sleep(0.5)  # its children hold the shared memory a moment longer
+        while any(map(is_running, family)):
+            time.sleep(0.02)  # the last of them gives the shared memory back
 
     def close(self) -> None:
         """Stop it and remove its folder."""

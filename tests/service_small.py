@@ -8,7 +8,9 @@ import jax
 import numpy as np
 
 from perturank.core import Query
+from perturank.service import snapshots
 from perturank.service.entries import Changed, Impression
+from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.packing import packed
@@ -45,9 +47,9 @@ def created(log: Log, model: str = "m", **changes: Any) -> int:
         return transaction.append(model, Changed(0, spec(**changes)))
 
 
-def shown(log: Log, entry: Impression | None = None, model: str = "m") -> bytes:
+def shown(log: Log, entry: Impression | None = None, model: str = "m", name: bytes | None = None) -> bytes:
     """Log an impression and return its name."""
-    name = fresh(log.tail())
+    name = name or fresh(log.tail())
     with log.transaction() as transaction:
         transaction.append(model, entry or impression(), name)
     return name
@@ -71,7 +73,27 @@ def clicked(log: Log, name: bytes, place: int | None, model: str = "m") -> None:
         give_feedback(transaction, model, name, [] if place is None else [entry.ids[place]], True)
 
 
-def lived(log: Log, spec: Spec, n: int, start: int = 0, model: str = "m", generation: int = 1) -> None:
-    """Show n lists, each with a click somewhere."""
-    for seed in range(start, start + n):
-        clicked(log, served(log, spec, seed, model, generation), seed % PLACES, model)
+def lived(
+    log: Log, spec: Spec, n: int, start: int = 0, model: str = "m", generation: int = 1, **changes: Any
+) -> list[bytes]:
+    """Show n lists, each with a click somewhere; return their names."""
+    names = [served(log, spec, seed, model, generation, **changes) for seed in range(start, start + n)]
+    for seed, name in enumerate(names, start):
+        clicked(log, name, seed % PLACES, model)
+    return names
+
+
+def learned(log: Log, spec: Spec, n_versions: int, start: int = 0, **changes: Any) -> Learner:
+    """Publish so many versions, three impressions each, and return the learner."""
+    learner = Learner(log)
+    for turn in range(n_versions):
+        lived(log, spec, 3, start + 3 * turn, **changes)
+        assert learner.step() == 3
+    return learner
+
+
+def bits(learner: Learner, model: str = "m") -> bytes:
+    """Return the digest of what a learner has learned."""
+    ranker = learner.states[model].ranker
+    assert ranker is not None
+    return snapshots.digest(ranker, whole=True)

@@ -79,7 +79,21 @@ class Serving:
         return self.process.wait(60)
 
 
+def children(parent: int) -> list[int]:
+    """Return the processes that this one has started."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True)
+    return [int(word) for word in listed.stdout.split()]
+
+
+def is_running(process: int) -> bool:
+    """Return whether this process is there, and not only its exit code."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """Run a command of perturank."""
     command = [sys.executable, "-c", "from perturank.cli import main; main()", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900)

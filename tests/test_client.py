@@ -35,7 +35,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 def test_rank_and_feedback_against_the_real_application(service: Service) -> None:
     async def talk() -> None:
         transport = httpx.ASGITransport(application(service))
-        async with AsyncClient("http://service", transport=transport) as client:
+        async with AsyncClient("http://127.0.0.1", transport=transport) as client:
             shown = await client.rank(DOCUMENTS, top=1)
             assert shown.propensity == pytest.approx(0.5)
             assert await client.feedback(shown.impression, shown.ids) == "recorded"

@@ -23,10 +23,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     assert serving.stop() == 0
 
 
-def plan(ranker: str, **changes: int) -> Plan:
+def plan(ranker: str, batch: int = 1, seed: int = 1) -> Plan:
     fold = datasets.load("synthetic-linear")
     user = clicks.user("navigational", fold.n_grades)
-    return Plan(ranker, published(ranker).settings, user, fold, 20, evaluate_at=(10,), **changes)
+    return Plan(ranker, published(ranker).settings, user, fold, 20, evaluate_at=(10,), batch=batch, seed=seed)
 
 
 @pytest.mark.parametrize("ranker", ["p2linrank", "pdgd-linear"])

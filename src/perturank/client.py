@@ -166,9 +166,9 @@ class Client(_Calls):
         """Return the versions of a model, newest first."""
         return dict(self._answer(Call("GET", f"/v1/models/{model}/versions")))
 
-    def file(self, model: str = "default") -> bytes:
-        """Return the served version as a file for `perturank.load`."""
-        return bytes(self._answer(Call("GET", f"/v1/models/{model}/file")))
+    def file(self, model: str = "default", *, history: bool = True) -> bytes:
+        """Return the served version as a file for `perturank.load`; without its history it can rank, but not learn."""
+        return bytes(self._answer(Call("GET", f"/v1/models/{model}/file?history={str(history).lower()}")))
 
     def _answer(self, call: Call) -> Any:
         attempt = 0

@@ -53,9 +53,12 @@ class Driven:
 
 
 @eqx.filter_jit
-def _clicked(user: ClickModel, grades: Array, mask: Array, ideal: Array, key: Key, t: Array) -> tuple[Array, Array]:
+def _clicked(
+    user: ClickModel, grades: np.ndarray, mask: np.ndarray, ideal: np.float32, key: Key, t: np.int32
+) -> tuple[Array, Array]:
     """Return the clicks on a list, and its NDCG."""
-    return user.click(grades, mask, jax.random.fold_in(key, t)), metrics.ndcg(grades, mask, ideal)
+    shown, real = jnp.asarray(grades), jnp.asarray(mask)
+    return user.click(shown, real, jax.random.fold_in(key, t)), metrics.ndcg(shown, real, jnp.asarray(ideal))
 
 
 def _drawn_queries(plan: Plan, key: Key) -> np.ndarray:
@@ -135,7 +138,7 @@ class _Served:
         """Return how many lists this version has learned from."""
         if version not in self._learned:
             self._look()
-        return self._learned.get(version, max(self._learned.values()))
+        return max(n for known, n in self._learned.items() if known <= version)  # it may be gone already
 
     def wait_for(self, n: int) -> None:
         """Wait until a version that has learned so many lists is served."""
@@ -157,7 +160,7 @@ class _Served:
 
 
 def _checkpoint(client: Client, model: str, driven: Driven, exam: Exam, doubts: Doubts, plan: Plan) -> Checkpoint:
-    arrays, header = storage.unpacked(client.file(model), f"the file of model {model!r}")
+    arrays, header = storage.unpacked(client.file(model, history=False), f"the file of model {model!r}")
     ranker = storage.restored(arrays, header, model)
     cumulative = float(metrics.cumulative_ndcg(driven.ndcgs)[-1])
     share = doubts.share(ranker)

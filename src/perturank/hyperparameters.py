@@ -83,17 +83,22 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         if typing.get_origin(kind) is typing.Literal and value in typing.get_args(kind):
             return value
         if typing.get_origin(kind) is tuple and isinstance(value, list | tuple):
-            if all(isinstance(v, int) and not isinstance(v, bool) for v in value):
+            if all(_is_whole(v) for v in value):
                 return tuple(value)
         if kind is bool and isinstance(value, bool):
             return value
-        if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        if kind is int and _is_whole(value):
             return value
-        if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if kind is float and (_is_whole(value) or (isinstance(value, float) and math.isfinite(value))):
             return float(value)
         if kind is str and isinstance(value, str):
             return value
     raise BadInput(f"{name} is {_shown(value)}", f"it must be {_described(hint)}")
+
+
+def _is_whole(value: Any) -> bool:
+    """Return whether it is an integer that machines can count with."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _parsed(name: str, text: str, hint: Any) -> Any:
@@ -131,4 +136,6 @@ def _described(hint: Any) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "a number of more than 18 digits"
     return ",".join(map(str, value)) if isinstance(value, tuple) else repr(value)

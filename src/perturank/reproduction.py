@@ -115,8 +115,9 @@ def estimated(asked: Asked, done: Mapping[str, Outcome]) -> Estimates:
     found: dict[tuple[str, str], dict[str, Job]] = {}
     seen: set[str] = set()
     for part in parts:
+        own = found.setdefault((part.place.experiment, part.role), {})  # stays empty where all runs are others' too
         if part.job.key not in seen:
-            found.setdefault((part.place.experiment, part.role), {})[part.job.key] = part.job
+            own[part.job.key] = part.job
             seen.add(part.job.key)
     rows, to_compile = [], []
     for (experiment, role), jobs in found.items():

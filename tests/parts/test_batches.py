@@ -62,7 +62,7 @@ def test_a_batch_leaves_the_history_that_its_lists_leave_one_by_one(name: str) -
     seen, one_by_one = lists(ranker), ranker
     for each, key in zip(seen, KEYS, strict=True):
         one_by_one = one_by_one.learn(each, key)
-    batch = batches.learned(ranker, stacked(seen), KEYS, jnp.asarray(3))
+    batch: Any = batches.learned(ranker, stacked(seen), KEYS, jnp.asarray(3))
     assert not small.same_bits(batch, ranker)
     for mine, other in zip(jax.tree.leaves(batch.history), jax.tree.leaves(one_by_one.history), strict=True):
         np.testing.assert_array_equal(mine, other)

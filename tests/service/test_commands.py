@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from service_small import created, lived, spec
+from service_small import created, learned, lived, spec
 from serving import run as as_process
 from typer.testing import CliRunner, Result
 
 from perturank import storage
 from perturank.cli import app
 from perturank.service import snapshots
+from perturank.service.entries import Compacted, Impression
 from perturank.service.log.sqlite import SqliteLog
 
 
@@ -39,7 +40,7 @@ def test_a_replay_in_another_process_meets_the_same_bits(url: str, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["versions_compared"], said["same_bits"], said["learned"]) == (1, True, 4)
-    assert snapshots.digest(storage.load(out)).hex() == said["digest"]
+    assert snapshots.digest(storage.load(out), whole=True).hex() == said["digest"]
 
 
 def test_a_model_that_is_not_what_the_log_says_is_told_by_the_exit_code(url: str, tmp_path: Path) -> None:
@@ -69,12 +70,60 @@ def test_the_log_is_exported_shown_and_verified(url: str) -> None:
     assert json.loads(run("log", "verify", "--log", url).stdout) == {"records": 11, "faults": 0}
 
 
+def test_a_verification_that_could_compare_nothing_says_so(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log, "default")
+    lived(log, spec(), 1, model="default")
+    log.close()
+    done = run("replay", "--log", f"sqlite:///{tmp_path}/log.db", "--verify")
+    assert done.exit_code == 3
+    assert "nothing was compared: the log holds no version of model 'default' yet" in done.stderr
+    said = json.loads(done.stdout)
+    assert (said["versions_compared"], said["same_bits"]) == (0, None)
+
+
+def test_a_log_is_compacted_and_a_source_erased(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log)
+    learned(log, spec(), 2, source="alice")
+    log.close()
+    url = f"sqlite:///{tmp_path}/log.db"
+    model, sizes = map(json.loads, run("log", "compact", "--log", url, "--keep-impressions", "3").stdout.splitlines())
+    assert (model["model"], model["version"], model["learned"]) == ("m", 1, 3)
+    assert sizes["bytes_after"] <= sizes["bytes_before"]
+    assert json.loads(run("replay", "--log", url, "--model", "m", "--verify").stdout)["begins"] == model["base"]
+    assert run("replay", "--log", url, "--model", "m", "--at", "2").exit_code == 2
+    assert run("log", "compact", "--log", url, "--keep", "30d").exit_code == 0
+    done = run("log", "erase", "alice", "--log", url)
+    assert json.loads(done.stdout)["done"] is True, done.stderr
+    assert "alice" not in run("log", "export", "--log", url).stdout
+    assert run("log", "verify", "--log", url).exit_code == 0
+    assert run("replay", "--log", url, "--model", "m", "--verify").exit_code == 0
+
+
+def test_a_learner_that_is_told_what_to_keep_compacts_by_itself(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log)
+    learned(log, spec(), 1).close()
+    url = f"sqlite:///{tmp_path}/log.db"
+    for turn in range(1, 4):
+        lived(log, spec(), 2, 10 * turn)
+        assert run("learn", "--log", url, "--once", "--keep-impressions", "2").exit_code == 0
+    assert log.all_of("m", Compacted)
+    assert sum(isinstance(record.entry, Impression) for record in log.read()) <= 4
+    assert run("replay", "--log", url, "--model", "m", "--verify").exit_code == 0
+    log.close()
+
+
 def test_mistakes_are_one_line(url: str, tmp_path: Path) -> None:
     for words in (
         ("replay", "--log", f"sqlite:///{tmp_path}/none.db"),
         ("replay", "--log", url, "--model", "other"),
         ("replay", "--log", url, "--verify", "--at", "3"),
         ("replay", "--log", url, "--set", "a=1"),
+        ("log", "compact", "--log", url),
+        ("log", "compact", "--log", url, "--keep", "soon"),
+        ("log", "erase", "alice", "--log", url, "--model", "other"),
     ):
         done = run(*words)
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr

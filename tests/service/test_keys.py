@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from perturank.errors import BadInput
+from perturank.service import keys
 from perturank.service.keys import Keyring, add_key, checked_scopes, hashed, read_keys
 from perturank.service.refusals import Forbidden, TooMany, Unauthorised
 
@@ -42,6 +43,38 @@ def test_without_keys_everybody_may_do_everything() -> None:
     assert Keyring(None, rate=1).admit(None, "admin", "m") is None
 
 
+def test_without_keys_each_address_has_its_own_rate() -> None:
+    now = 0.0
+    ring = Keyring(None, rate=2, clock=lambda: now)
+    for address in ("127.0.0.1", "::1"):
+        for _ in range(2):
+            ring.admit(None, "serve", "m", address)
+        with pytest.raises(TooMany, match=f"address '{address}' sent more than 2 requests a second"):
+            ring.admit(None, "serve", "m", address)
+    now = 0.5
+    ring.admit(None, "serve", "m", "::1")
+
+
+def test_an_address_that_tries_many_keys_is_told_to_wait(tmp_path: Path) -> None:
+    add_key(tmp_path / "keys", "one", ("serve",), None)
+    ring = Keyring(read_keys(tmp_path / "keys"), rate=2, clock=lambda: 0.0)
+    for _ in range(2):
+        with pytest.raises(Unauthorised):
+            ring.admit("Bearer pr_guess", "serve", "m", "10.0.0.1")
+    with pytest.raises(TooMany):
+        ring.admit("Bearer pr_guess", "serve", "m", "10.0.0.1")
+
+
+def test_addresses_that_have_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "MOST_BUCKETS", 10)
+    now = 0.0
+    ring = Keyring(None, rate=2, clock=lambda: now)
+    for number in range(100):
+        now += 1
+        ring.admit(None, "serve", "m", f"10.0.0.{number}")
+    assert len(ring._buckets) <= 11
+
+
 def test_a_bucket_fills_at_the_keys_rate(file: Path) -> None:
     now = [0.0]
     secret = f"Bearer {add_key(file, 'me', ('serve',), None)}"
@@ -59,8 +92,9 @@ def test_a_bucket_fills_at_the_keys_rate(file: Path) -> None:
 def test_a_file_that_is_none_is_refused(file: Path) -> None:
     with pytest.raises(BadInput, match="make a key"):
         read_keys(file)
-    file.write_text("hello")
-    with pytest.raises(BadInput, match="is no file of keys"):
-        read_keys(file)
+    for text in ("hello", '{"name": "me", "hash": "é", "scopes": ["serve"]}'):
+        file.write_text(text)
+        with pytest.raises(BadInput, match="is no file of keys"):
+            read_keys(file)
     with pytest.raises(BadInput, match="did you mean 'serve'"):
         checked_scopes(["server"])

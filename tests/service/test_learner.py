@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 import small
-from service_small import PLACES, clicked, created, impression, lived, rows, served, shown, spec
+from service_small import PLACES, bits, clicked, created, impression, lived, rows, served, shown, spec
 
 from perturank.core import Interaction, Query
 from perturank.service import resuming, snapshots
@@ -14,7 +14,9 @@ from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported,
 from perturank.service.learner import Learner, Superseded
 from perturank.service.lessons import LEAST_ROOM
 from perturank.service.log import Log
-from perturank.service.replaying import rebuilt, same_as_stored
+from perturank.service.log.effects import give_feedback
+from perturank.service.replaying import rebuilt, recalled, same_as_stored
+from perturank.service.sealing import fresh
 from perturank.simulation import LEARNING, streams
 
 MODELS = ["pdgd-linear", "p2neurrank", "p2linrank", "dbgd-linear"]
@@ -24,12 +26,6 @@ def append(log: Log, *entries: object) -> None:
     with log.transaction() as transaction:
         for entry in entries:
             transaction.append("m", entry)  # type: ignore[arg-type]
-
-
-def bits(learner: Learner, model: str = "m") -> bytes:
-    ranker = learner.states[model].ranker
-    assert ranker is not None
-    return snapshots.digest(ranker, whole=True)
 
 
 def versions(log: Log) -> list[int]:
@@ -61,7 +57,7 @@ def test_learning_changes_the_model_and_publishes_a_version(log: Log) -> None:
     assert versions(log) == [1]
     content = log.stored(snapshots.version_name("m", 1))
     assert content is not None
-    assert snapshots.digest(snapshots.ranker_of(content, "it", spec())[0]) == bits(learner) != bits_of_start
+    assert snapshots.digest(snapshots.ranker_of(content, "it", spec())[0], whole=True) == bits(learner) != bits_of_start
 
 
 def test_one_list_at_a_time_is_what_the_library_learns(log: Log) -> None:
@@ -116,7 +112,7 @@ def test_a_damaged_state_is_passed_over(log: Log) -> None:
     for damaged in (content[:-4] + b"abcd", content[:50], b""):
         with log.transaction() as transaction:
             transaction.store(name, damaged)
-        assert resuming.restored(log, "m") is None
+        assert resuming.restored(log, "m", recalled(log), name) is None
         other = Learner(log)
         other.catch_up()
         assert bits(other) == bits(learner)
@@ -155,7 +151,7 @@ def test_a_changed_ranker_starts_anew_and_old_impressions_are_not_learned(log: L
     append(log, Changed(0, spec(settings={"learning_rate": 0.5})))
     clicked(log, waiting, 0)
     assert learner.step() == 0
-    assert bits(learner) == snapshots.digest(spec(settings={"learning_rate": 0.5}).start())
+    assert bits(learner) == snapshots.digest(spec(settings={"learning_rate": 0.5}).start(), whole=True)
     lived(log, spec(), 1, 11, generation=learner.states["m"].generation)
     assert learner.step() == 1
     assert versions(log) == [1, 2]
@@ -200,7 +196,7 @@ def test_an_imported_ranker_is_learned_on(log: Log) -> None:
         transaction.append("m", Imported("m/imported/1"))
     learner = Learner(log)
     learner.step()
-    assert bits(learner) == snapshots.digest(other)
+    assert bits(learner) == snapshots.digest(other, whole=True)
     lived(log, spec(), 1)
     learner.step()
     assert rebuilt(log, "m").differs is None
@@ -232,6 +228,46 @@ def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> Non
     assert learner.step() == 8
     batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
     assert batches == [Batch(batches[0].through, 8, names[2:4])]
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_source_that_has_had_its_say_has_had_it_after_a_restart_too(log: Log) -> None:
+    chosen = spec(cap=2)
+    created(log, cap=2)
+    first = Learner(log)
+    lived(log, chosen, 2, source="bot")
+    assert first.step() == 2
+    first.close()
+    lived(log, chosen, 2, 10, source="bot")
+    lived(log, chosen, 1, 20, source="user")
+    second = Learner(log)
+    assert second.position > 0  # it goes on from a stored state, not from the first record
+    assert second.step() == 1
+    content = log.stored(snapshots.state_name("m"))
+    assert content is not None
+    assert b"bot" not in resuming.opened(content, "it")
+
+
+def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) -> None:
+    created(log, ranker="p2linrank")
+    name = fresh(log.tail())
+    with log.transaction() as transaction:
+        assert give_feedback(transaction, "m", name, ["c"], False) == "early"
+    lived(log, spec("p2linrank"), 1)
+    first = Learner(log)
+    first.step()
+    shown(log, impression(), name=name)
+    first.catch_up()
+    first.close()
+    second = Learner(log)
+    append(log, Closed(log.tail()))
+    assert second.step() == 1
+    before = bits(second)
+    with log.transaction() as transaction:
+        transaction.remove(snapshots.state_name("m"))
+    again = Learner(log)
+    again.catch_up()
+    assert bits(again) == before
     assert rebuilt(log, "m").differs is None
 
 

@@ -1,25 +1,47 @@
 from __future__ import annotations
 
-import small
-from service_small import N_FEATURES, PLACES, impression, spec
+from typing import Any
 
+import msgspec
+import numpy as np
+import pytest
+import small
+from service_small import N_FEATURES, PLACES, impression, rows, spec
+
+from perturank.core import Query
 from perturank.service import lessons
 from perturank.service.entries import Changed
 from perturank.service.foresight import Foresight
 from perturank.service.learner import Learner
 from perturank.service.log import Log
+from perturank.service.packing import packed
 from perturank.service.tracking import Completed
 
 MANY = [Completed(i, i, b"x", impression(i), frozenset("b")) for i in range(5)]
 
 
-def test_batches_of_any_size_learn_the_same(log: Log) -> None:
-    start = spec("p2linrank").start()
-    at_once = lessons.after(start, MANY, seed=1, learned=0, places=PLACES)
-    one_by_one = start
+@pytest.mark.parametrize("ranker", ["p2linrank", "epsilon-greedy-linear"])
+def test_a_batch_fits_once_and_remembers_what_its_lists_say_one_by_one(ranker: str) -> None:
+    start = spec(ranker).start()
+    at_once: Any = lessons.after(start, MANY, seed=1, learned=0, places=PLACES)
+    one_by_one: Any = start
     for i, each in enumerate(MANY):
         one_by_one = lessons.after(one_by_one, [each], seed=1, learned=i, places=PLACES)
-    assert small.same_bits(at_once, one_by_one)
+    if ranker == "p2linrank":
+        assert small.same_bits(at_once.history, one_by_one.history)
+        assert not small.same_bits(at_once.theta, one_by_one.theta)  # the noise of one fit, not of five
+    else:
+        assert small.same_bits(at_once, one_by_one)
+
+
+def test_a_list_that_would_ruin_the_ranker_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    start = spec("p2linrank").start()
+    huge = msgspec.structs.replace(impression(), packed=packed(rows() * np.float32(1e30), None, []))
+    ruinous = Completed(7, 7, b"y", huge, frozenset("b"))
+    learned = lessons.after(start, [*MANY[:2], ruinous, *MANY[2:]], seed=1, learned=0, places=PLACES)
+    assert lessons.is_sound(learned)
+    assert np.abs(learned.score(Query.of(rows()))).max() > 0
+    assert [record.args for record in caplog.records] == [(7,)]
 
 
 def test_a_ranker_grows_seldom_and_by_a_rule_of_the_log_alone() -> None:

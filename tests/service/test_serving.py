@@ -1,26 +1,20 @@
-"""The service as processes: it starts, learns, drains, and loses nothing when it is killed."""
+"""The service as processes: it starts, learns, drains, and its parts end and begin together."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import random
-import subprocess
-import threading
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
-from database import Database
+from clicking import DOCUMENTS, User, exported, tally
 from service_small import rows
-from serving import SPEC, STARTED, Serving, run
-
-from perturank.client import ServiceProblem
-
-DOCUMENTS = [{"id": f"d{i}", "features": row.tolist()} for i, row in enumerate(rows(6))]
+from serving import SPEC, STARTED, Serving, children, is_running, run
 
 
 @pytest.fixture(autouse=True)
@@ -28,30 +22,6 @@ def all_end() -> Iterator[None]:
     yield
     while STARTED:
         STARTED.pop().kill()
-
-
-class Load(threading.Thread):
-    """Ranks and clicks until the service is gone; remembers every feedback that was acknowledged."""
-
-    def __init__(self, serving: Serving) -> None:
-        super().__init__(daemon=True)
-        self._serving = serving
-        self.acknowledged: dict[str, str] = {}
-
-    def run(self) -> None:
-        with self._serving.client(retries=0, timeout=30) as client:
-            try:
-                while True:
-                    shown = client.rank(DOCUMENTS, model="m")
-                    click = random.choice(shown.ids)
-                    if client.feedback(shown.impression, [click], model="m") == "recorded":
-                        self.acknowledged[shown.impression] = click
-            except (httpx.TransportError, ServiceProblem):
-                return
-
-
-def exported(url: str) -> list[dict[str, object]]:
-    return [json.loads(line) for line in run("log", "export", "--log", url).stdout.splitlines()]
 
 
 def test_it_serves_learns_and_stops_when_asked(tmp_path: Path) -> None:
@@ -62,59 +32,91 @@ def test_it_serves_learns_and_stops_when_asked(tmp_path: Path) -> None:
         assert client.feedback(shown.impression, [shown.ids[1]], model="m") == "recorded"
         serving.until(lambda: client.model("m")["version"] == 1)
         assert np.isclose(client.rank(DOCUMENTS, model="m", mode="exploit").propensity or 0, 1)
-    load = Load(serving)
-    load.start()
-    time.sleep(0.5)
     assert serving.stop() == 0
-    load.join(30)
-    assert load.acknowledged
-    url = f"sqlite:///{tmp_path}/perturank.db"
-    clicked = [each["impression"] for each in exported(url) if each["kind"] == "feedback"]
-    assert set(load.acknowledged) <= set(clicked)
-    assert run("replay", "--log", url, "--model", "m", "--verify").returncode == 0
+    assert run("replay", "--log", f"sqlite:///{tmp_path}/perturank.db", "--model", "m", "--verify").returncode == 0
 
 
-@pytest.mark.kill
-def test_nothing_acknowledged_is_lost_when_the_tree_is_killed(tmp_path: Path) -> None:
-    acknowledged: dict[str, str] = {}
-    chance = random.Random(1)
-    for turn in range(2):
-        serving = Serving(tmp_path)
-        with serving.client(retries=30) as client:
-            client.put_model("m", **SPEC)
-        loads = [Load(serving) for _ in range(3)]
-        for load in loads:
-            load.start()
-        serving.until(lambda: all(load.acknowledged for load in loads))  # noqa: B023
-        time.sleep(chance.uniform(0, 1.5))
-        serving.kill()
-        for load in loads:
-            load.join(30)
-            acknowledged |= load.acknowledged
-        assert turn or acknowledged
-    url = f"sqlite:///{tmp_path}/perturank.db"
-    run("learn", "--log", url, "--once")
-    feedback = [each for each in exported(url) if each["kind"] == "feedback"]
-    names = [each["impression"] for each in feedback]
-    assert len(set(names)) == len(names)
-    found = {str(each["impression"]): each["clicks"] for each in feedback}
-    assert all(found[name] == [click] for name, click in acknowledged.items())
-    assert run("log", "verify", "--log", url).returncode == 0
-    said = json.loads(run("replay", "--log", url, "--model", "m", "--verify").stdout)
-    assert (said["same_bits"], said["learned"]) == (True, len(names))
+def test_told_to_stop_under_load_it_answers_all_that_it_has_begun(tmp_path: Path) -> None:
+    serving = Serving(tmp_path)
+    with serving.client(retries=30) as client:
+        client.put_model("m", **SPEC)
+    users = [User(serving.url) for _ in range(4)]
+    for user in users:
+        user.start()
+    serving.until(lambda: all(user.acknowledged for user in users))
+    assert serving.stop() == 0
+    for user in users:
+        user.end()
+    records = exported(f"sqlite:///{tmp_path}/perturank.db")
+    clicked = {each["impression"] for each in records if each["kind"] == "feedback"}
+    assert clicked == {name for user in users for name in user.acknowledged}
+    asked = {each["impression"] for each in records if each["kind"] == "impression"}
+    assert asked == {name for user in users for name in user.shown}
+
+
+def test_a_full_disk_is_told_loses_nothing_and_all_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+    log = f"sqlite:///{small_disk}/perturank.db"
+    serving = Serving(tmp_path, log)
+    with serving.client(retries=30) as client:
+        client.put_model("m", **SPEC)
+    users = [User(serving.url) for _ in range(3)]
+    for user in users:
+        user.start()
+    serving.until(lambda: all(user.acknowledged for user in users))
+    ballast = small_disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+    serving.until(lambda: all(user.refusals[507] > 2 for user in users))
+    before = [user.answers.total() for user in users]
+    ballast.unlink()
+    serving.until(lambda: all(user.answers.total() > n + 5 for user, n in zip(users, before, strict=True)))
+    for user in users:
+        user.end()
+    assert [user.surprises for user in users] == [[], [], []]
+    with serving.client() as client:
+        version = client.model("m")["version"]
+        shown = client.rank(DOCUMENTS, model="m")
+        users[0].acknowledged[shown.impression] = shown.ids[0]
+        assert client.feedback(shown.impression, shown.ids[:1], model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] > version)  # the learner goes on too
+    assert serving.stop() == 0
+    assert tally(log, users).is_whole
 
 
 def test_the_learner_ends_with_its_parent(tmp_path: Path) -> None:
     serving = Serving(tmp_path).ready()
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(serving.process.pid)], capture_output=True, text=True)
-    children = [int(word) for word in listed.stdout.split()]
-    assert len(children) == 1
+    (learner,) = children(serving.process.pid)
     serving.process.kill()  # the parent alone
     serving.process.wait()
     serving_end = time.monotonic() + 60
-    while time.monotonic() < serving_end and Path(f"/proc/{children[0]}").exists():
+    while time.monotonic() < serving_end and is_running(learner):
         time.sleep(0.05)
-    assert not Path(f"/proc/{children[0]}").exists()
+    assert not is_running(learner)
+
+
+def test_a_learner_that_dies_is_started_again(tmp_path: Path) -> None:
+    serving = Serving(tmp_path).ready()
+    with serving.client() as client:
+        client.put_model("m", **SPEC)
+        (learner,) = children(serving.process.pid)
+        os.kill(learner, signal.SIGKILL)
+        shown = client.rank(DOCUMENTS, model="m")
+        assert client.feedback(shown.impression, shown.ids[:1], model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] == 1)
+    assert children(serving.process.pid) != [learner]
+    assert "the learner ended with code -9; another one starts" in (tmp_path / "err.txt").read_text()
+
+
+def test_the_first_request_on_loopback_makes_a_model_that_learns(tmp_path: Path) -> None:
+    serving = Serving(tmp_path)
+    with serving.client(retries=30, timeout=120) as client:
+        shown = client.rank([{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}])
+        assert sorted(shown.ids) == ["a", "b"]
+        made = client.model()
+        assert (made["version"], made["spec"]["n_features"]) == (0, 2)
+        assert client.feedback(shown.impression, ["b"]) == "recorded"
+        serving.until(lambda: client.model()["version"] == 1)
 
 
 def test_settings_are_shown_and_an_open_address_needs_keys(tmp_path: Path) -> None:
@@ -128,33 +130,3 @@ def test_settings_are_shown_and_an_open_address_needs_keys(tmp_path: Path) -> No
     assert key.startswith("pr_")
     assert key not in (tmp_path / "keys").read_text()
     assert json.loads(run("keys", "list", "--keys", str(tmp_path / "keys")).stdout)["scopes"] == ["admin"]
-
-
-@pytest.mark.kill
-def test_on_postgres_another_learner_takes_over_and_nothing_is_lost(tmp_path: Path, database: Database) -> None:
-    url = database.fresh()
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    trees = [Serving(tmp_path / name, url) for name in ("one", "two")]
-    with trees[0].client(retries=30) as client:
-        client.put_model("m", **SPEC)
-    for tree in trees:
-        tree.ready()
-    loads = [Load(tree) for tree in trees]
-    for load in loads:
-        load.start()
-    with trees[1].client(retries=30) as client:
-        trees[1].until(lambda: client.model("m")["version"] > 0)
-        trees[0].kill()  # with the first learner, which most likely leads
-        version = client.model("m")["version"]
-        trees[1].until(lambda: client.model("m")["version"] > version)
-    assert trees[1].stop() == 0
-    for load in loads:
-        load.join(30)
-    feedback = [each for each in exported(url) if each["kind"] == "feedback"]
-    names = [str(each["impression"]) for each in feedback]
-    assert len(set(names)) == len(names)
-    assert {name for load in loads for name in load.acknowledged} <= set(names)
-    run("learn", "--log", url, "--once")
-    said = json.loads(run("replay", "--log", url, "--model", "m", "--verify").stdout)
-    assert (said["same_bits"], said["learned"]) == (True, len(names))

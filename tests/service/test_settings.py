@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from perturank.errors import BadInput
+from perturank.service.retention import Retention
 from perturank.service.settings import ServeSettings, settled
 
 
@@ -41,3 +42,29 @@ def test_any_other_address_does(host: str) -> None:
     with pytest.raises(BadInput, match="no key is asked for"):
         ServeSettings(host=host).checked()
     assert ServeSettings(host=host, keys="file").checked()
+
+
+def test_what_is_kept_is_a_span_or_a_number_and_not_both() -> None:
+    assert ServeSettings().checked().retention is None
+    assert ServeSettings(keep="30d").checked().retention == Retention(seconds=30 * 86400)
+    assert settled({}, {"PERTURANK_KEEP_IMPRESSIONS": "500"}).retention == Retention(impressions=500)
+    for settings in (ServeSettings(keep="soon"), ServeSettings(keep="30d", keep_impressions=5)):
+        with pytest.raises(BadInput):
+            settings.checked()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host/log", "postgresql://me:***@host/log"),
+        ("postgresql://:secret@host/log?sslmode=require", "postgresql://:***@host/log?sslmode=require"),
+        ("postgresql://me@host:5432/log?password=secret&x=1", "postgresql://me@host:5432/log?password=***&x=1"),
+        ("mysql://me:secret@host", "mysql://me:***@host"),
+        ("postgresql://me@host:5432/log", "postgresql://me@host:5432/log"),
+        ("sqlite:///a:b@c.db", "sqlite:///a:b@c.db"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    found = ServeSettings(log=url).shown()["log"]
+    assert "secret" not in found
+    assert found == shown

@@ -35,7 +35,7 @@ def test_late_feedback_changes_nothing() -> None:
 
 def test_early_feedback_counts_when_its_impression_comes() -> None:
     found = fed(("x", click("a", False, "early")), ("x", click("", True, "early")), ("x", impression()))
-    assert found[2] == [Completed(3, 3, b"x", impression(), frozenset("a"))]
+    assert found[2] == [Completed(3, 1, b"x", impression(), frozenset("a"))]
 
 
 def test_early_feedback_whose_impression_never_comes_is_forgotten() -> None:

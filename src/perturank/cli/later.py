@@ -17,10 +17,12 @@ __all__ = [
     "clicks",
     "client",
     "cluster",
+    "compacting",
     "corpus",
     "crowd",
     "datasets",
     "driving",
+    "erasing",
     "experiments",
     "exporting",
     "figures",
@@ -80,7 +82,18 @@ if TYPE_CHECKING:
     from perturank.experiments import protocol as protocols
     from perturank.play import corpus, crowd, playing
     from perturank.results import store
-    from perturank.service import exporting, keys, replaying, running, snapshots, spec, starting, verifying
+    from perturank.service import (
+        compacting,
+        erasing,
+        exporting,
+        keys,
+        replaying,
+        running,
+        snapshots,
+        spec,
+        starting,
+        verifying,
+    )
     from perturank.service.log import opening
     from perturank.sweeps import cluster, local
 else:
@@ -99,6 +112,7 @@ else:
     snapshots, spec, starting, verifying = (
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
+    compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
     opening = Later("perturank.service.log.opening", "service")
     corpus, crowd, playing = (Later(f"perturank.play.{name}", "play") for name in ("corpus", "crowd", "playing"))
     client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

@@ -13,22 +13,31 @@ from perturank.cli.later import replaying, running, snapshots, spec, storage
 from perturank.cli.printing import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
+from perturank.service.retention import Retention
 
 LogUrl = Annotated[str, typer.Option("--log", envvar="PERTURANK_LOG", help="sqlite:///FILE or postgresql://…")]
+KeepSpan = Annotated[str | None, typer.Option("--keep", help="Records kept before the newest: 30d, 12h, 90s.")]
+KeepImpressions = Annotated[
+    int | None, typer.Option("--keep-impressions", help="Learned impressions of each model that are kept.", min=0)
+]
 DEFAULT_LOG = "sqlite:///perturank.db"
+NOTHING_COMPARED = 3  # exit code
 
 
 def learn(
     log: LogUrl = DEFAULT_LOG,
     once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing more to learn.")] = False,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
+    keep: KeepSpan = None,
+    keep_impressions: KeepImpressions = None,
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
 ) -> None:
     """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
     machine.pin_threads(threads)
+    retention = Retention.of(keep, keep_impressions)
     opened = logs.open_log(log)
     try:
-        learner = running.learn(opened, once=once, with_parent=with_parent)
+        learner = running.learn(opened, once=once, with_parent=with_parent, retention=retention)
     finally:
         opened.close()
     if once and learner is not None:
@@ -39,7 +48,9 @@ def learn(
 def replay(
     model: Annotated[str, typer.Option(help="The model to rebuild.")] = "default",
     log: LogUrl = DEFAULT_LOG,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare every version; exit code 1: bits differ.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every version; exit code 1: bits differ, 3: no version.")
+    ] = False,
     at: Annotated[int | None, typer.Option(help="Stop at this position.", min=1)] = None,
     ranker: Annotated[str | None, typer.Option(help="What would this one have learned?")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, as name=value.")] = None,
@@ -68,10 +79,14 @@ def replay(
         "position": state.at,
         "learned": state.learned,
         "version": state.version,
-        "digest": snapshots.digest(report.ranker).hex(),
+        "digest": snapshots.digest(report.ranker, whole=True).hex(),
     }
-    to_programs(said | ({"versions_compared": report.checked, "same_bits": whole} if verify else {}))
+    same = {"versions_compared": report.checked, "same_bits": whole if report.checked else None}
+    to_programs(said | {"begins": report.begins} | (same if verify else {}))
     if verify and not whole:
         which = "the newest version" if report.differs is None else f"version {report.differs}"
         typer.echo(f"{which} is not what the log makes of the model", err=True)
         raise typer.Exit(1)
+    if verify and report.checked == 0:
+        typer.echo(f"nothing was compared: the log holds no version of model {model!r} yet", err=True)
+        raise typer.Exit(NOTHING_COMPARED)

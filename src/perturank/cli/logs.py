@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from perturank.cli.later import exporting, opening, verifying
-from perturank.cli.learning import DEFAULT_LOG, LogUrl
+from perturank import machine
+from perturank.cli.later import compacting, erasing, exporting, opening, verifying
+from perturank.cli.learning import DEFAULT_LOG, KeepImpressions, KeepSpan, LogUrl
 from perturank.cli.printing import table, to_people, to_programs
+from perturank.errors import BadInput
+from perturank.service.retention import Retention
+from perturank.service.settings import without_password
 
 log_commands = typer.Typer(help="Look into a service's log.", no_args_is_help=True)
 
@@ -36,13 +40,60 @@ def verify(log: LogUrl = DEFAULT_LOG) -> None:
     opened = opening.open_log(log)
     try:
         found = list(verifying.faults(opened))
-        n = opened.tail()
+        n = opened.tail() - compacting.n_removed(opened)
     finally:
         opened.close()
     for fault in found:
         typer.echo(fault, err=True)
     to_programs({"records": n, "faults": len(found)})
     if found:
+        raise typer.Exit(1)
+
+
+@log_commands.command("compact")
+def compact(
+    log: LogUrl = DEFAULT_LOG,
+    keep: KeepSpan = None,
+    keep_impressions: KeepImpressions = None,
+    model: Annotated[str | None, typer.Option(help="Of this model alone.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
+) -> None:
+    """Make old records into a base: replay begins there, and their room is given back."""
+    machine.pin_threads(threads)
+    retention = Retention.of(keep, keep_impressions)
+    if retention is None:
+        raise BadInput("nothing says how much is to be kept", "give --keep 30d or --keep-impressions 100000")
+    opened = opening.open_log(log)
+    try:
+        before = opened.size()
+        for name in [model] if model is not None else compacting.known(opened):
+            found = compacting.compact(opened, name, retention)
+            about = {"base": found.at, "version": found.version, "learned": found.learned} if found else {"base": None}
+            to_programs({"model": name, **about})
+        to_programs({"bytes_before": before, "bytes_after": opened.size()})
+    finally:
+        opened.close()
+
+
+@log_commands.command("erase")
+def erase(
+    source: Annotated[str, typer.Argument(help="A client, user or session, as it was sent with its requests.")],
+    log: LogUrl = DEFAULT_LOG,
+    model: Annotated[str | None, typer.Option(help="Of this model alone.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a learner that is at work.", min=0)] = 60.0,
+    threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
+) -> None:
+    """Take every impression and click of a source out of the log; exit code 1: a learner has still to do it."""
+    machine.pin_threads(threads)
+    opened = opening.open_log(log)
+    try:
+        wishes = erasing.wish(opened, source, model)
+        done = erasing.carried_out(opened, wishes, wait)
+    finally:
+        opened.close()
+    to_programs({"wishes": wishes, "done": done})
+    if not done:
+        typer.echo("another learner is at work: it takes them out as soon as it can", err=True)
         raise typer.Exit(1)
 
 
@@ -54,7 +105,14 @@ def show(
     opened = opening.open_log(log)
     try:
         tail, size = opened.tail(), opened.size()
-        listed = table(f"{log}: {tail:,} records, {size / 1e6:,.1f} MB", "position", "at", "model", "kind", "what")
+        listed = table(
+            f"{without_password(log)}: {tail - compacting.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
+            "position",
+            "at",
+            "model",
+            "kind",
+            "what",
+        )
         for record in opened.read(after=max(0, tail - n)):
             values = exporting.exported(record, opened.secret)
             kept = {k: v for k, v in values.items() if k not in ("position", "at", "model", "kind", "spec", "sum")}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from perturank import storage
+from perturank.core import Ranker
 from perturank.service import snapshots
-from perturank.service.entries import Changed, Deleted, Imported, Pinned, RolledBack, Snapshot
+from perturank.service.entries import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log import Transaction
 from perturank.service.refusals import NotKnown, Refused
 from perturank.service.spec import Spec
@@ -54,6 +56,10 @@ def roll_back(transaction: Transaction, model: str, version: int, published: set
     _must_exist(transaction, model)
     if version not in published:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
+    base = transaction.newest(model, Compacted)
+    if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version:
+        since = f"versions from {base.entry.version} on can be"
+        raise NotKnown(f"version {version} of model {model!r} lies before its base", since)
     transaction.append(model, RolledBack(version))
 
 
@@ -65,9 +71,28 @@ def bring(transaction: Transaction, model: str, content: bytes) -> None:
     mine = spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
     if theirs != mine:
         raise Refused("the file holds another kind of ranker", "make a model with its ranker, settings and n_features")
+    if header.get("history") is False:
+        raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
+    _check_shapes(ranker, spec)
     blob = f"{model}/imported/{snapshots.sum_of(content).hex()}"
     transaction.store(blob, snapshots.state_bytes(ranker))
     transaction.append(model, Imported(blob))
+
+
+def _check_shapes(ranker: Ranker, spec: Spec) -> None:
+    """Refuse arrays that no ranker of this spec has."""
+    mine = storage.arrays_of(spec.start())
+    for name, array in storage.arrays_of(ranker).items():
+        grows = name.startswith(snapshots.ONLY_LEARNING)
+        if array.dtype != mine[name].dtype or array.ndim != mine[name].ndim or array.shape[1:] != mine[name].shape[1:]:
+            raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
+        if not grows and array.shape != mine[name].shape:
+            raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
+
+
+def erase(transaction: Transaction, model: str, source: bytes) -> int:
+    """Let everything of a source (sealed) up to here be taken out of the log; return the position of the wish."""
+    return transaction.append(model, Erased(source))
 
 
 def _must_exist(transaction: Transaction, model: str) -> tuple[Spec, int]:

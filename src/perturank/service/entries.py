@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -88,14 +88,38 @@ class Imported(msgspec.Struct, frozen=True, array_like=True, tag=10):
     blob: str
 
 
-Entry = Changed | Deleted | Impression | Feedback | Closed | Batch | Snapshot | Pinned | RolledBack | Imported
+class Compacted(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """The model's whole state was stored as its base: a replay begins there, and what came before may go."""
 
-KINDS: dict[type, int] = {  # as tagged above
-    kind: number
-    for number, kind in enumerate(
-        (Changed, Deleted, Impression, Feedback, Closed, Batch, Snapshot, Pinned, RolledBack, Imported), start=1
-    )
-}
+    at: int  # the base knows every record of the model up to here
+    through: int  # impressions, feedback and batches up to here are taken out of the log; never more than `at`
+    version: int  # the first that can be rebuilt
+    learned: int
+    digest: bytes  # of all its arrays; empty: the model had been deleted, and there is no base
+
+
+class Erased(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Everything of one source up to here is to be taken out of the log."""
+
+    source: bytes  # its seal: the log's secret tells that it was this one, and nothing tells who it was
+
+
+Entry = (
+    Changed
+    | Deleted
+    | Impression
+    | Feedback
+    | Closed
+    | Batch
+    | Snapshot
+    | Pinned
+    | RolledBack
+    | Imported
+    | Compacted
+    | Erased
+)
+
+KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above
 FREQUENT = (KINDS[Impression], KINDS[Feedback])
 
 encoded = msgspec.msgpack.Encoder().encode

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from perturank.service.entries import Batch, Impression, Record, Snapshot
+from perturank.service.entries import Batch, Impression, Record
 from perturank.service.packing import unpacked
+from perturank.service.propensity import probability
 from perturank.service.sealing import sealed
 
 
@@ -33,11 +33,9 @@ def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, An
         case Batch() as batch:
             skipped = [sealed(name, record.model, secret) for name in batch.skipped]
             return {"through": batch.through, "n": batch.n, "skipped": skipped}
-        case Snapshot() as snapshot:
-            values = msgspec.structs.asdict(snapshot)
-            return values | {"digest": snapshot.digest.hex(), "sum": snapshot.sum.hex()}
         case entry:
-            return {name: msgspec.to_builtins(value) for name, value in msgspec.structs.asdict(entry).items()}
+            values = msgspec.structs.asdict(entry)
+            return {k: v.hex() if isinstance(v, bytes) else msgspec.to_builtins(v) for k, v in values.items()}
 
 
 def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
@@ -46,7 +44,7 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "version": shown.version,
         "mode": shown.mode,
         "ranking": shown.ids,
-        "propensity": None if shown.log_propensity is None else math.exp(shown.log_propensity),
+        "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
         "source": shown.source,
         **({} if shown.ours is None else {"ours": shown.ours}),
     }

@@ -12,7 +12,7 @@ import numpy as np
 from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import snapshots
-from perturank.service.entries import Changed, Deleted, Pinned, Record, Snapshot
+from perturank.service.entries import Changed, Compacted, Deleted, Pinned, Record, Snapshot
 from perturank.service.listing import Flat, listed, padded_length
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
@@ -74,6 +74,8 @@ class Host:
             case Snapshot() as snapshot if held is not None and snapshot.generation == held.generation:
                 held.published[snapshot.version] = snapshot
                 held.published_at[snapshot.version] = record.at
+            case Compacted(version=version) if held is not None:
+                self._models[record.model] = _without(held, version)
             case Pinned(version=version) if held is not None:
                 self._models[record.model] = replace(held, pinned=version)
 
@@ -112,6 +114,13 @@ class Host:
         """Rank nothing in particular, so that the next list of this length does not wait."""
         listed(held.flat, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)
         self.compiled.add((held.name, held.generation, length))
+
+
+def _without(held: Hosted, base: int) -> Hosted:
+    """Return the model without the versions before its base, but for what is served."""
+    kept = [v for v in held.published if v >= base or v in (held.version, held.pinned)]
+    published_at = {version: held.published_at[version] for version in kept}
+    return replace(held, published={version: held.published[version] for version in kept}, published_at=published_at)
 
 
 def _with_version(log: Log, held: Hosted) -> Hosted:

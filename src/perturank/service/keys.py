@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -19,13 +19,14 @@ from perturank.service.refusals import Forbidden, TooMany, Unauthorised
 
 Scope = Literal["serve", "admin"]
 MARK = "pr_"
+MOST_BUCKETS = 10_000
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A key as it is kept. A hash without salt is enough: nobody guesses 32 random bytes."""
 
     name: str
-    hash: str
+    hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     scopes: tuple[Scope, ...]
     models: tuple[str, ...] | None = None  # None: all
 
@@ -71,23 +72,29 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str,
 
 
 class Keyring:
-    """Says who may do what, and how often; no keys at all: everybody, as often as they like."""
+    """Says who may do what, and how often; no keys at all: everybody, and each address so often."""
 
     def __init__(self, keys: list[Key] | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys, self._rate, self._clock = keys, rate, clock
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def admit(self, authorization: str | None, scope: Scope, model: str | None) -> str | None:
+    @property
+    def asks(self) -> bool:
+        """Whether anybody needs a key."""
+        return self._keys is not None
+
+    def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> str | None:
         """Return the name of the key, or refuse."""
         if self._keys is None:
+            self._count(f"address {address!r}")
             return None
-        key = self._found(authorization)
-        self._count(key)
+        key = self._found(authorization, address)
+        self._count(f"key {key.name!r}")
         if not key.allows(scope, model):
             raise Forbidden(f"key {key.name!r} may not do this", f"use one with the scope {scope!r} for this model")
         return key.name
 
-    def _found(self, authorization: str | None) -> Key:
+    def _found(self, authorization: str | None, address: str) -> Key:
         kind, _, secret = (authorization or "").partition(" ")
         given = hashed(secret.strip())
         found = None
@@ -95,14 +102,17 @@ class Keyring:
             if hmac.compare_digest(key.hash, given):
                 found = key
         if found is None or kind.lower() != "bearer":
+            self._count(f"address {address!r}")  # so that nobody can try many
             raise Unauthorised("no valid key was sent", "send the header Authorization: Bearer KEY")
         return found
 
-    def _count(self, key: Key) -> None:
-        """Take one from the key's bucket, which fills at its rate and holds a second's worth."""
+    def _count(self, who: str) -> None:
+        """Take one from a key's or an address's bucket, which fills at the rate and holds a second's worth."""
         now, most = self._clock(), max(1.0, self._rate)
-        left, at = self._buckets.get(key.name, (most, now))
+        if len(self._buckets) > MOST_BUCKETS:  # one that was not touched for that long is full, as a new one is
+            self._buckets = {k: held for k, held in self._buckets.items() if now - held[1] < most / self._rate}
+        left, at = self._buckets.get(who, (most, now))
         left = min(most, left + (now - at) * self._rate)
         if left < 1:
-            raise TooMany(f"key {key.name!r} sent more than {self._rate:g} requests a second", "wait a moment")
-        self._buckets[key.name] = (left - 1, now)
+            raise TooMany(f"{who} sent more than {self._rate:g} requests a second", "wait a moment")
+        self._buckets[who] = (left - 1, now)

@@ -13,10 +13,11 @@ from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
 from perturank.service.changing import last_version
 from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
+from perturank.service.keeping import Keeper
 from perturank.service.log import Log, Transaction
 from perturank.service.progress import Progress
 from perturank.service.replaying import recalled
-from perturank.service.spec import CAP_AMONG
+from perturank.service.retention import Retention
 from perturank.service.state import State
 from perturank.service.tracking import Completed
 
@@ -32,16 +33,17 @@ class Superseded(BadInput):
 class Learner:
     """One learner for all models of a log; it takes over from any other that there was."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, retention: Retention | None = None) -> None:
         self.log = log
-        self.states = resuming.resumed(log)
-        self.position = resuming.position(log, self.states)
-        self._sources: dict[str, deque[str | None]] = {}
+        self.states = resuming.resumed(log, recalled(log))
+        self.position = resuming.position(self.states)
         self._stored = {model: state.learned for model, state in self.states.items()}
         self.progress = Progress(self._stored)
         with log.transaction() as transaction:
             self.epoch = transaction.remembered(EPOCH) + 1
             transaction.remember(EPOCH, self.epoch)
+        self._keeper = Keeper(log, retention, self._check_epoch)
+        self.is_tidy = False  # nothing is left to be taken out of the log
 
     def catch_up(self, on_record: Callable[[], None] | None = None) -> None:
         """Read what is new."""
@@ -64,6 +66,7 @@ class Learner:
             if state.unpublished:
                 self._publish(state, n)
         self._tell()
+        self.is_tidy = not self._keeper.look(list(self.states.values()))
         return n
 
     def _tell(self) -> None:
@@ -82,7 +85,7 @@ class Learner:
 
     def _state(self, model: str) -> State:
         if model not in self.states:
-            self.states[model] = State(model, recalled(self.log))
+            self.states[model] = resuming.origin(self.log, model, recalled(self.log))
         return self.states[model]
 
     def _n_learned(self) -> int:
@@ -94,8 +97,9 @@ class Learner:
             return False
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
+            recent = {state.model: state.sources.copy() for state, _ in full}
             for state, (through, due) in full:
-                skipped = self._too_many_of_one_source(state, due)
+                skipped = _too_many_of_one_source(state, due, recent[state.model])
                 transaction.append(state.model, Batch(through, len(due) - len(skipped), skipped))
         return True
 
@@ -108,24 +112,6 @@ class Learner:
             return [(self.position, waiting)]
         batches = [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)]
         return [(batch[-1].at, batch) for batch in batches]
-
-    def _too_many_of_one_source(self, state: State, due: Sequence[Completed]) -> list[bytes]:
-        """Return the impressions of sources that have had their say among the last CAP_AMONG."""
-        cap = None if state.spec is None else state.spec.cap
-        if cap is None:
-            return []
-        recent = self._sources.setdefault(state.model, deque(maxlen=CAP_AMONG))
-        counts, skipped = Counter(recent), []
-        for completed in due:
-            source = completed.shown.source
-            if source is not None and counts[source] >= cap:
-                skipped.append(completed)
-                continue
-            if len(recent) == recent.maxlen:
-                counts[recent[0]] -= 1
-            recent.append(source)
-            counts[source] += 1
-        return [each.name for each in skipped]
 
     def _publish(self, state: State, n: int) -> None:
         """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
@@ -177,3 +163,21 @@ class Learner:
 
 def _is_after(record: Record | None, position: int) -> bool:
     return record is not None and record.position > position
+
+
+def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: deque[bytes | None]) -> list[bytes]:
+    """Return the impressions of sources that have had their say among the recent ones; the others are added there."""
+    cap = None if state.spec is None else state.spec.cap
+    if cap is None:
+        return []
+    counts, skipped = Counter(recent), []
+    for completed in due:
+        source = state.sealed(completed.shown)
+        if source is not None and counts[source] >= cap:
+            skipped.append(completed)
+            continue
+        if len(recent) == recent.maxlen:
+            counts[recent[0]] -= 1
+        recent.append(source)
+        counts[source] += 1
+    return [each.name for each in skipped]

@@ -5,7 +5,7 @@ Live learning and replay both come through here, with the same padded shapes: th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,6 +17,7 @@ from jax import lax
 from perturank.core import Array, Interaction, Key, Query, Ranker, identities
 from perturank.errors import BadInput
 from perturank.parts import batches
+from perturank.service.lines import lines
 from perturank.service.packing import unpacked
 from perturank.service.spec import MOST_IN_A_BATCH
 from perturank.service.tracking import Completed
@@ -24,6 +25,8 @@ from perturank.simulation import LEARNING, streams
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
 LEAST_ROOM = 1000  # impressions
+
+Lesson = Callable[[Ranker, Sequence[Completed], int], Ranker]
 
 
 class Memo(NamedTuple):
@@ -67,12 +70,38 @@ def after(
         name = type(ranker).__name__
         raise BadInput(f"{name} cannot learn from lists that it has not drawn itself", "replay under another ranker")
     key = streams(seed)[LEARNING]
+
+    def learn(ranker: Ranker, chunk: Sequence[Completed], learned: int) -> Ranker:
+        lists = _stacked(chunk, memo if own else None, ranker.n_features, places)
+        return _loop(ranker, lists, key, np.int32(learned), np.int32(len(chunk)), recalls)
+
     for start in range(0, len(completed), AT_ONCE):
         chunk = completed[start : start + AT_ONCE]
-        lists = _stacked(chunk, memo if own else None, ranker.n_features, places)
-        ranker = roomy(ranker, len(chunk), learned + start, places)
-        ranker = _loop(ranker, lists, key, np.int32(learned + start), np.int32(len(chunk)), recalls)
+        ranker = soundly(roomy(ranker, len(chunk), learned + start, places), chunk, learned + start, learn)
     return ranker
+
+
+def soundly(ranker: Ranker, chunk: Sequence[Completed], learned: int, learn: Lesson) -> Ranker:
+    """Return the ranker after these impressions, without those that would leave it without numbers.
+
+    Features of very different sizes can do that to some fits, and then all that was learned would be lost.
+    """
+    after = learn(ranker, chunk, learned)
+    if is_sound(after):
+        return after
+    for i, each in enumerate(chunk):
+        after = learn(ranker, [each], learned + i)
+        if is_sound(after):
+            ranker = after
+        else:
+            lines.warning("the impression at position %d is left out: it would ruin the model", each.since)
+    return ranker
+
+
+def is_sound(ranker: Ranker) -> bool:
+    """Return whether everything that was learned is finite; the history holds what was sent, which is."""
+    found, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(ranker, eqx.is_inexact_array))
+    return all(np.isfinite(leaf).all() for path, leaf in found if getattr(path[0], "name", "") != "history")
 
 
 def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
@@ -106,7 +135,7 @@ def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: n
     """Learn the first n of the stacked interactions with one fit, with the keys of a simulation's rounds."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, learned + i + 1))(jnp.arange(AT_ONCE))
     if not recalls:
-        return batches.learned(ranker, all_of, keys, n)
+        return batches.learned(ranker, all_of, keys, jnp.asarray(n))
     arrays, fixed = eqx.partition(ranker, eqx.is_array)
 
     def one(i: Array, arrays: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from perturank.core import Array, Limits, Query, Ranker, bucket
 from perturank.service import costing
+from perturank.service.propensity import log_probability
 from perturank.service.spec import Exploration, Spec
 from perturank.simulation import LISTS, streams
 
@@ -101,7 +102,7 @@ def listed(
     return Listed(
         order,
         free,
-        None if log_ps is None else _log_propensity(log_ps, limits.share, order == best),
+        None if log_ps is None else _log_propensity(log_ps, free, limits.share, order == best),
         [np.asarray(leaf) for leaf in memo],
         best,
         None if log_ps is None else costing.agreed(log_ps.tolist(), order, best, limits.share),
@@ -134,9 +135,9 @@ def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
     return np.array([limits.protected, displacement, explores], np.int32)
 
 
-def _log_propensity(log_ps: np.ndarray, share: float, is_best: bool) -> float:
+def _log_propensity(log_ps: np.ndarray, free: list[int], share: float, is_best: bool) -> float:
     """Return log(s·p + (1 - s)·[it is the best estimate]), p being the list's probability when it explores."""
-    log_p = float(np.sum(log_ps, dtype=np.float64))
+    log_p = log_probability(log_ps, np.asarray(free))
     if share == 1:
         return min(log_p, 0.0)
     p = share * math.exp(log_p) + (1 - share) * is_best

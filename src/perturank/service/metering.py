@@ -68,7 +68,7 @@ class Moment:
         for held in self._watch.service.host.all():
             version.add_metric([held.name], held.version)
             if held.version in held.published_at:
-                age.add_metric([held.name], time.time() - held.published_at[held.version] / 1000)
+                age.add_metric([held.name], max(0.0, time.time() - held.published_at[held.version] / 1000))
         yield from (version, age)
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from perturank.service.refusals import Refused, TooLarge
 from perturank.service.spec import Feature, Spec
 
+LARGEST = 1e12  # a score multiplies and adds many of them in float32, and squares some
+
 
 class Candidate(Protocol):
     """A document as it was sent."""
@@ -83,13 +85,12 @@ def of_bytes(
 
 
 def finite(values: np.ndarray, name: str) -> np.ndarray:
-    """Return the values as float32; what is not finite there is refused."""
-    with np.errstate(over="ignore"):
-        small = values.astype(np.float32)
-    if not np.isfinite(small).all():
-        where = [int(i) for i in np.argwhere(~np.isfinite(small))[0]]
-        raise Refused(f"{name}{where} is not a finite float32", "send finite numbers")
-    return small
+    """Return the values as float32; what is not finite, or so large that its scores would not be, is refused."""
+    is_fine = np.abs(values) <= LARGEST  # NaN is not
+    if not is_fine.all():
+        where = [int(i) for i in np.argwhere(~is_fine)[0]]
+        raise Refused(f"{name}{where} is not a number up to {LARGEST:g}", "send finite numbers, scaled")
+    return values.astype(np.float32)
 
 
 def _row(document: Candidate, spec: Spec) -> list[float]:

@@ -34,6 +34,12 @@ class NotKnown(Refused):
     status, kind = 404, "unknown"
 
 
+class TooSlow(Refused):
+    """A request whose rest did not come."""
+
+    status, kind = 408, "too-slow"
+
+
 class Contradiction(Refused):
     """It contradicts what is already in the log."""
 

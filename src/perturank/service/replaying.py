@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
-from perturank.service import snapshots
+from perturank.service import resuming, snapshots
 from perturank.service.entries import Snapshot
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
@@ -21,6 +21,7 @@ class Report:
     """What a replay went through; `differs` names the first version whose bits were not met."""
 
     state: State
+    begins: int = 0  # at the base; 0: at the first record
     checked: int = 0
     differs: int | None = None
     newest: Snapshot | None = None
@@ -37,7 +38,7 @@ def recalled(log: Log) -> Recall:
     """Return how a state looks things up in this log."""
 
     def version(model: str, number: int) -> Ranker:
-        return rebuilt(log, model, at=published_at(log, model, number)).state.ranker or _gone(model, number)
+        return whole(log, model, number)
 
     def blob(name: str) -> Ranker:
         content = log.stored(name)
@@ -45,18 +46,39 @@ def recalled(log: Log) -> Recall:
             raise BadInput(f"the imported ranker {name} is missing from the log", "restore the log from a backup")
         return snapshots.ranker_of(content, name)[0]
 
-    return Recall(version, blob)
+    return Recall(version, blob, log.secret)
 
 
-def _gone(model: str, number: int) -> Ranker:
-    raise NotKnown(f"model {model!r} has no version {number} any more", "list its versions")
+def whole(log: Log, model: str, version: int) -> Ranker:
+    """Return a version with all that learning needs, from the nearest stored state before it."""
+    at, published = published_at(log, model, version)
+    base = resuming.origin(log, model, recalled(log))
+    if base.ranker is not None and base.at > at and _is(base, published):
+        return base.ranker
+    state = followed(log, resuming.nearest(log, model, recalled(log), at), at)
+    if state.ranker is None or state.at > at or not _is(state, published):
+        raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", "a newer one can be")
+    return state.ranker
 
 
-def published_at(log: Log, model: str, version: int) -> int:
-    """Return the position at which a version was published."""
-    for record in reversed(log.rare()):
-        if record.model == model and isinstance(record.entry, Snapshot) and record.entry.version == version:
-            return record.position
+def _is(state: State, published: Snapshot) -> bool:
+    """Return whether nothing was learned since this version."""
+    same = state.version == published.version and state.generation == published.generation
+    return same and not state.unpublished
+
+
+def followed(log: Log, state: State, at: int) -> State:
+    """Return the state after all records of its model up to a position."""
+    for record in log.read(after=state.at, through=at, model=state.model):
+        state.take(record)
+    return state
+
+
+def published_at(log: Log, model: str, version: int) -> tuple[int, Snapshot]:
+    """Return the position at which a version was published, and what was said of it."""
+    for record in reversed(log.all_of(model, Snapshot)):
+        if isinstance(record.entry, Snapshot) and record.entry.version == version:
+            return record.position, record.entry
     raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
 
 
@@ -68,10 +90,19 @@ def rebuilt(
     instead: Spec | None = None,
     on_record: Callable[[int], None] | None = None,
 ) -> Report:
-    """Return what the records up to a position make of a model, every published version on the way compared."""
-    state = State(model, recalled(log), instead)
-    report = Report(state)
-    for record in log.read(through=at, model=model):
+    """Return what the records up to a position make of a model, every published version on the way compared.
+
+    It begins at the base; another ranker knows no base, and begins with what is left of the log.
+    """
+    recall = recalled(log)
+    state = resuming.origin(log, model, recall, at) if instead is None else State(model, recall, instead)
+    if at is not None and at < state.at:
+        raise NotKnown(
+            f"position {at} lies before the base of model {model!r}", f"it can be replayed from {state.at} on"
+        )
+    report = Report(state, state.at)
+    _compare_base(log, report)
+    for record in log.read(after=state.at, through=at, model=model):
         if isinstance(record.entry, Snapshot):
             _compare(report, record.entry)
         state.take(record)
@@ -80,6 +111,14 @@ def rebuilt(
     if state.ranker is None:
         raise NotKnown(f"the log knows no model {model!r} at position {log.tail() if at is None else at}", "check both")
     return report
+
+
+def _compare_base(log: Log, report: Report) -> None:
+    """Compare the base with the version that was published before it, where nothing was learned in between."""
+    if report.state.ranker is not None and not report.state.unpublished:
+        for record in log.all_of(report.state.model, Snapshot):
+            if isinstance(record.entry, Snapshot) and record.entry.version == report.state.version:
+                _compare(report, record.entry)
 
 
 def _compare(report: Report, published: Snapshot) -> None:

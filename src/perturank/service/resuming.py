@@ -1,72 +1,127 @@
-"""A state on disk: where a learner goes on after a restart instead of at the first click."""
+"""States on disk: where a learner goes on after a restart, and where a replay begins."""
 
 from __future__ import annotations
 
+import zlib
+from collections import deque
+from typing import Any
+
 import msgspec
 
+from perturank import storage
 from perturank.errors import BadInput
 from perturank.service import snapshots
-from perturank.service.entries import Changed, Deleted, Impression
+from perturank.service.entries import Changed, Compacted, Deleted
 from perturank.service.log import Log
-from perturank.service.replaying import recalled
-from perturank.service.spec import Spec
-from perturank.service.state import State
+from perturank.service.spec import CAP_AMONG, Spec
+from perturank.service.state import Recall, State
+
+LEVEL = 1  # features hardly compress, and what does goes at once
+NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
 
 
 def stored(state: State) -> bytes:
-    """Return the state as bytes; what waits for feedback is read again from the log."""
+    """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
+
+    What waits for feedback is read again from the log.
+    """
     assert state.ranker is not None
-    return snapshots.state_bytes(
+    content = snapshots.state_bytes(
         state.ranker,
         spec=msgspec.to_builtins(state.spec),
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
-        **{name: getattr(state, name) for name in ("at", "generation", "version", "learned", "batched", "unpublished")},
+        sources=[each and each.hex() for each in state.sources],
+        **{name: getattr(state, name) for name in NUMBERS},
     )
+    return zlib.compress(content, LEVEL)
 
 
-def restored(log: Log, model: str) -> State | None:
-    """Return the stored state of a model; None where there is none, or where it is damaged or ahead of the log."""
-    name = snapshots.state_name(model)
+def opened(content: bytes, name: str) -> bytes:
+    """Return a stored state as `perturank.load` would read it."""
+    try:
+        return zlib.decompress(content)
+    except zlib.error as error:
+        raise BadInput(f"{name} is damaged ({error})", "restore the log from a backup") from None
+
+
+def header(content: bytes, name: str) -> dict[str, Any]:
+    """Return what a stored state says of itself."""
+    return storage.unpacked(opened(content, name), name)[1]
+
+
+def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
+    """Return the state of this name; None where there is none, or where it is damaged or ahead of the log."""
     content = log.stored(name)
     if content is None:
         return None
     try:
-        ranker, header = snapshots.ranker_of(content, name)
+        ranker, said = snapshots.ranker_of(opened(content, name), name)
+        sources = (each and bytes.fromhex(each) for each in said["sources"])
         state = State(
             model,
-            recalled(log),
-            spec=msgspec.convert(header["spec"], Spec),
+            recall,
+            spec=msgspec.convert(said["spec"], Spec),
             ranker=ranker,
-            **{name: header[name] for name in ("at", "generation", "version", "learned", "batched", "unpublished")},
+            sources=deque(sources, CAP_AMONG),
+            **{name: said[name] for name in NUMBERS},
         )
     except (BadInput, KeyError, msgspec.ValidationError):
         return None
-    if snapshots.digest(ranker, whole=True).hex() != header["digest"] or state.at > log.tail():
+    if snapshots.digest(ranker, whole=True).hex() != said["digest"] or state.at > log.tail():
         return None
-    _wait_again(log, state, header["waiting_from"])
+    if said["waiting_from"] is not None:
+        for record in log.read(after=said["waiting_from"] - 1, through=state.at, model=model):
+            state.wait(record)  # for the same feedback as when it was stored
     return state
 
 
-def _wait_again(log: Log, state: State, since: int | None) -> None:
-    """Let the state wait for the same feedback as when it was stored."""
-    if since is None:
-        return
-    for record in log.read(after=since - 1, through=state.at, model=state.model):
-        if isinstance(record.entry, Impression) and record.entry.generation != state.generation:
-            continue
-        state.queue.extend(each for each in state.tracker.take(record) if each.at > state.batched)
+def origin(log: Log, model: str, recall: Recall, at: int | None = None) -> State:
+    """Return the oldest state from which the log can be followed (to this position): the base, or nothing learned."""
+    base = base_of(log, model)
+    ends = [record for record in log.all_of(model, Deleted) if at is None or record.position <= at]
+    if ends and (base is None or base.at < ends[-1].position):
+        end = ends[-1]
+        return State(model, recall, at=end.position, when=end.at, generation=end.position)
+    if base is None:
+        return State(model, recall)
+    if not base.digest:
+        return State(model, recall, at=base.at, based=base.at)
+    state = restored(log, model, recall, snapshots.base_name(model))
+    if state is None or state.ranker is None or snapshots.digest(state.ranker, whole=True) != base.digest:
+        raise BadInput(f"the base of model {model!r} is missing or damaged", "restore the log from a backup")
+    return state
 
 
-def resumed(log: Log) -> dict[str, State]:
-    """Return the stored states of all models that are there."""
-    found = {model: restored(log, model) for model in living(log)}
-    return {model: state for model, state in found.items() if state is not None}
+def base_of(log: Log, model: str) -> Compacted | None:
+    """Return what the log says of a model's base; None: it has none."""
+    return next((r.entry for r in reversed(log.all_of(model, Compacted)) if isinstance(r.entry, Compacted)), None)
 
 
-def position(log: Log, states: dict[str, State]) -> int:
-    """Return up to where the log need not be read again: the least that all living models have taken."""
-    return min((states[model].at if model in states else 0 for model in living(log)), default=0)
+def resumed(log: Log, recall: Recall) -> dict[str, State]:
+    """Return the newest states of all models that are there."""
+    return {model: newest(log, model, recall) for model in living(log)}
+
+
+def newest(log: Log, model: str, recall: Recall) -> State:
+    """Return the state that has come furthest: the learner's own, or the origin."""
+    own, base = restored(log, model, recall, snapshots.state_name(model)), origin(log, model, recall)
+    return own if own is not None and own.at > base.at else base
+
+
+def nearest(log: Log, model: str, recall: Recall, at: int) -> State:
+    """Return the last stored state at or before a position, from which it is reached soonest."""
+    names = [snapshots.state_name(model), *reversed(log.names(snapshots.mark_prefix(model)))]
+    for name in names:
+        state = restored(log, model, recall, name)
+        if state is not None and state.at <= at:
+            return state
+    return origin(log, model, recall, at)
+
+
+def position(states: dict[str, State]) -> int:
+    """Return up to where the log need not be read again: the least that all of these have taken."""
+    return min((state.at for state in states.values()), default=0)
 
 
 def living(log: Log) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -13,14 +12,15 @@ from perturank.errors import BadInput
 from perturank.service.foresight import Foresight
 from perturank.service.learner import Learner, Superseded
 from perturank.service.lessons import AT_ONCE
+from perturank.service.lines import lines, write_lines
 from perturank.service.log import Log
-from perturank.service.refusals import NotReady
+from perturank.service.refusals import LogFull, NotReady
+from perturank.service.retention import Retention
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
+NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
-
-lines = logging.getLogger("perturank.service")
 
 
 class Stop:
@@ -39,18 +39,22 @@ class Stop:
         return self._event.wait(seconds)
 
 
-def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner | None:
+def learn(
+    log: Log, *, once: bool = False, with_parent: bool = False, retention: Retention | None = None
+) -> Learner | None:
     """Learn from the log as it grows; `once`: until there is nothing more to learn."""
+    write_lines()
     if with_parent:
+        _step_back()
         threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = Stop()
     while not stop.wait(0):
         try:
             if log.try_to_lead():
-                return _led(log, stop, once)
+                return _led(log, stop, once, retention)
             if once:
                 raise BadInput("another learner is at work on this log", "it learns all there is")
-        except (NotReady, Superseded) as error:
+        except (LogFull, NotReady, Superseded) as error:
             if once:
                 raise
             lines.warning("the learner begins again: %s", error)
@@ -58,17 +62,24 @@ def learn(log: Log, *, once: bool = False, with_parent: bool = False) -> Learner
     return None
 
 
-def _led(log: Log, stop: Stop, once: bool) -> Learner:
-    learner, foresight = Learner(log), Foresight()
+def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
+    learner, foresight = Learner(log, retention), Foresight()
     while not stop.wait(0):
         if not once:
             foresight.look(learner)
         n = learner.step()
         pause = SECONDS_IN_STEP if learner.is_in_step else SECONDS_IDLE
-        if (once and n == 0) or (not once and n < AT_ONCE and stop.wait(pause)):
+        if (once and n == 0 and learner.is_tidy) or (not once and n < AT_ONCE and stop.wait(pause)):
             break
     learner.close()
     return learner
+
+
+def _step_back() -> None:
+    """Keep to one core, and leave it to whoever answers requests: learning, and compiling above all, can wait."""
+    os.nice(NICENESS)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def _end_with_parent() -> None:

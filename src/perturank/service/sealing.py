@@ -13,6 +13,7 @@ import os
 from perturank.service.refusals import NotKnown
 
 N_POSITION, N_CHANCE, N_SEAL = 5, 7, 8
+N_SOURCE = 16
 SECRET_BYTES = 32
 
 
@@ -41,6 +42,11 @@ def opened(text: str, model: str, secret: bytes) -> bytes:
     if not hmac.compare_digest(seal, _seal(name, model, secret)) or sealed(name, model, secret) != text:
         raise NotKnown(f"impression {text[:40]!r} was not given by this model", "send back what /rank answered")
     return name
+
+
+def source_seal(source: str, secret: bytes) -> bytes:
+    """Return what stands for a client, user or session where its name must not; 16 bytes."""
+    return hashlib.blake2b(source.encode(), key=secret, digest_size=N_SOURCE, person=b"source").digest()
 
 
 def _seal(name: bytes, model: str, secret: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -10,15 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perturank.service import changing, counting, listing, snapshots
+from perturank.service import changing, counting, listing, replaying, snapshots
 from perturank.service.entries import Impression
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
 from perturank.service.log.committing import Committer
 from perturank.service.log.effects import Status, close_windows, give_feedback
 from perturank.service.packing import packed
+from perturank.service.propensity import probability
 from perturank.service.refusals import Refused
-from perturank.service.sealing import fresh, opened, sealed
+from perturank.service.sealing import fresh, opened, sealed, source_seal
 from perturank.service.settings import ServeSettings
 from perturank.service.spec import Mode, Spec
 from perturank.service.windows import Windows
@@ -102,7 +102,7 @@ class Service:
             drawn.agreed if mode == "learn" else None,
         )
         name = fresh(self._tail)
-        propensity = None if log_propensity is None else math.exp(log_propensity)
+        propensity = None if log_propensity is None else probability(log_propensity)
         shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
 
         amounts = counting.shown(entry, certain)
@@ -152,10 +152,19 @@ class Service:
         """Let learning go on from a ranker that was saved elsewhere."""
         self.committer.submit(lambda transaction: changing.bring(transaction, model, content)).result()
 
-    def file(self, model: str) -> bytes:
-        """Return the served version as a file that `perturank.load` reads."""
+    def erase(self, model: str, source: str) -> int:
+        """Let everything of a source be taken out of the log; return the position of the wish."""
+        self.host.get(model)
+        seal = source_seal(source, self.log.secret)
+        return self.committer.submit(lambda transaction: changing.erase(transaction, model, seal)).result()
+
+    def file(self, model: str, *, history: bool = True) -> bytes:
+        """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""
         held = self.host.get(model)
-        return snapshots.state_bytes(held.ranker, model=model, learned_version=held.version)
+        ranker = held.ranker
+        if history and held.version and snapshots.has_history(ranker):
+            ranker = replaying.whole(self.log, model, held.version)
+        return snapshots.state_bytes(ranker, model=model, learned_version=held.version, history=history)
 
     def close(self) -> None:
         """Finish what is under way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from perturank.errors import BadInput, unknown
 from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, Limit, Settings, hyper
+from perturank.service.retention import Retention
 
 PREFIX = "PERTURANK_"
 PORT = Limit(lambda v: 0 <= v < 65536, "must be between 0 and 65535")
@@ -24,28 +26,53 @@ class ServeSettings(Settings):
     port: int = hyper(8765, "port to listen on; 0: a free one", "", PORT)
     log: str = hyper("sqlite:///perturank.db", "sqlite:///FILE or postgresql://…")
     learner: Literal["child", "none"] = hyper("child", "child: learn in a process of its own; none: elsewhere")
+    keep: str | None = hyper(None, "records kept before the newest, like 30d or 12h, the rest as a base; none: all")
+    keep_impressions: int | None = hyper(None, "the same as a number of learned impressions", "", AT_LEAST_ONE)
     keys: str | None = hyper(None, "file of API keys, as `perturank keys` writes it; none: no key is asked for")
     body_bytes: int = hyper(8_000_000, "largest body of a request", "", AT_LEAST_ONE)
+    file_bytes: int = hyper(500_000_000, "largest file of a model that is brought", "", AT_LEAST_ONE)
     documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
     batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
-    rate: float = hyper(2000.0, "requests a second that a key may send", "", POSITIVE)
+    rate: float = hyper(2000.0, "requests a second that a key, or without keys an address, may send", "", POSITIVE)
+    patience: float = hyper(30.0, "seconds within which a request must have come, headers and body each", "", POSITIVE)
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
+
+    def shown(self) -> dict[str, Any]:
+        """Return plain values that anybody may read."""
+        return self.as_dict() | {"log": without_password(self.log)}
 
     def checked(self) -> ServeSettings:
         """Return itself if it is safe to start."""
         if not self.is_loopback and self.keys is None:
             raise BadInput(f"{self.host} can be reached by others and no key is asked for", "give --keys FILE")
+        _ = self.retention
         return self
+
+    @property
+    def retention(self) -> Retention | None:
+        """How much of the past the log keeps; None: all."""
+        return Retention.of(self.keep, self.keep_impressions)
+
+
+def without_password(url: str) -> str:
+    """Return an address as it may be shown."""
+    url = re.sub(r"(://[^/?@]*?):[^/?]*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&]password=)[^&]*", r"\1***", url)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address always means this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None) -> ServeSettings:

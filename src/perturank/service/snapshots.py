@@ -26,6 +26,26 @@ def state_name(model: str) -> str:
     return f"{model}/state"
 
 
+def base_name(model: str) -> str:
+    """Return the name under which the state is stored from which a replay begins."""
+    return f"{model}/base"
+
+
+def mark_prefix(model: str) -> str:
+    """Return how the names of states begin that may become the base; they sort as versions do."""
+    return f"{model}/mark/"
+
+
+def mark_name(model: str, version: int) -> str:
+    """Return the name of the state in which a version was published."""
+    return f"{mark_prefix(model)}{version:012d}"
+
+
+def has_history(ranker: Ranker) -> bool:
+    """Return whether learning needs more of it than serving does."""
+    return any(name.startswith(ONLY_LEARNING) for name in storage.arrays_of(ranker))
+
+
 def version_bytes(ranker: Ranker, **header: Any) -> bytes:
     """Return the ranker as far as serving needs it."""
     arrays = {name: array for name, array in storage.arrays_of(ranker).items() if not name.startswith(ONLY_LEARNING)}

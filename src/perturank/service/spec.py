@@ -93,7 +93,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def learns_like(self, other: Spec) -> bool:
         """Return whether what the other has learned can be kept."""
-        return all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
+        same = all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
+        return same and _read_alike(self.features, other.features)
 
 
 @lru_cache(maxsize=32)  # making one compiles a program
@@ -102,8 +103,17 @@ def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranke
 
 
 CAP_AMONG = 1000
-DECIDES_LEARNING = ("n_features", "ranker", "settings", "features", "places", "seed")
+DECIDES_LEARNING = ("n_features", "ranker", "settings", "places", "seed")  # and features: see _read_alike
 Mode = Literal["learn", "exploit", "shadow"]
+
+
+def _read_alike(mine: tuple[Feature, ...] | None, other: tuple[Feature, ...] | None) -> bool:
+    """Return whether documents that both accept reach the ranker as the same numbers."""
+    if mine is None or other is None:
+        return all((feature.shift, feature.scale) == (0, 1) for feature in mine or other or ())
+    return [(f.name, f.shift, f.scale) for f in mine] == [(f.name, f.shift, f.scale) for f in other] and all(
+        a.missing == b.missing or None in (a.missing, b.missing) for a, b in zip(mine, other, strict=True)
+    )
 
 
 def _check_size(spec: Spec, settings: Settings) -> None:
@@ -125,6 +135,9 @@ def _check_features(features: tuple[Feature, ...], n_features: int) -> None:
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise Refused(f"two features are named {twice!r}", "give each its own name")
+    for feature in features:
+        if not all(math.isfinite(v) for v in (feature.shift, feature.scale, feature.missing or 0.0)):
+            raise Refused(f"shift, scale or missing of feature {feature.name!r} is not finite", "send finite numbers")
     zero = next((feature.name for feature in features if feature.scale == 0), None)
     if zero is not None:
         raise Refused(f"the scale of feature {zero!r} is 0", "divide by something else")

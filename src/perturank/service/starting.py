@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import os
 import signal
 import socket
 import subprocess
@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +20,8 @@ import uvicorn
 from perturank.errors import BadInput
 from perturank.service.api.added import Added
 from perturank.service.api.application import application
+from perturank.service.api.connection import Connection
+from perturank.service.lines import lines, write_lines
 from perturank.service.log.opening import SQLITE, open_log
 from perturank.service.log.wal import n_unfinished_bytes
 from perturank.service.service import Service
@@ -30,8 +33,6 @@ SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_START_AGAIN = 1.0
 COMMAND = "from perturank.cli import main; main()"
 
-lines = logging.getLogger("perturank.service")
-
 
 def serve(
     settings: ServeSettings, say: Callable[[str], None], added: Callable[[str], Added] = lambda address: Added()
@@ -42,12 +43,15 @@ def serve(
     """
     settings = settings.checked()
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    _report_unfinished(settings.log)
+    write_lines()
+    report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service, address = Service(log, settings), f"http://{_address(listening)}"
         config = uvicorn.Config(
             application(service, added(address)),
+            http=partial(Connection, patience=settings.patience),  # type: ignore[arg-type]
+            ws="none",
+            proxy_headers=False,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=SECONDS_TO_DRAIN,
@@ -73,7 +77,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _report_unfinished(log: str) -> None:
+def report_unfinished(log: str) -> None:
     """Say so where the last run ended in the middle of a transaction."""
     n = n_unfinished_bytes(Path(log.removeprefix(SQLITE))) if log.startswith(SQLITE) else 0
     if n:
@@ -117,7 +121,7 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
         yield
         return
     stopping = threading.Event()
-    keeper = threading.Thread(target=_keep_learning, args=(settings.log, stopping), daemon=True)
+    keeper = threading.Thread(target=_keep_learning, args=(settings, stopping), daemon=True)
     keeper.start()
     try:
         yield
@@ -126,11 +130,16 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
         keeper.join()
 
 
-def _keep_learning(log: str, stopping: threading.Event) -> None:
+def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
     """Start a learner, and another one when it dies."""
-    command = [sys.executable, "-c", COMMAND, "learn", "--log", log, "--with-parent"]
+    command = [sys.executable, "-c", COMMAND, "learn", "--with-parent"]
+    command += [] if settings.keep is None else ["--keep", settings.keep]
+    command += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
+    environment = os.environ | {
+        "PERTURANK_LOG": settings.log
+    }  # others may read a command line, and the address a password
     while not stopping.is_set():
-        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
         while child.poll() is None and not stopping.wait(SECONDS_BETWEEN_LOOKS):
             pass
         if stopping.is_set():

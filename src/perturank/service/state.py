@@ -10,8 +10,20 @@ import msgspec
 
 from perturank.core import Ranker
 from perturank.service import lessons
-from perturank.service.entries import Batch, Changed, Deleted, Imported, Impression, Record, RolledBack, Snapshot
-from perturank.service.spec import Spec
+from perturank.service.entries import (
+    Batch,
+    Changed,
+    Compacted,
+    Deleted,
+    Erased,
+    Imported,
+    Impression,
+    Record,
+    RolledBack,
+    Snapshot,
+)
+from perturank.service.sealing import source_seal
+from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.tracking import Completed, Tracker
 
 
@@ -21,6 +33,7 @@ class Recall:
 
     version: Callable[[str, int], Ranker]  # the whole ranker of an earlier version
     blob: Callable[[str], Ranker]
+    secret: bytes  # of the seals on sources
 
 
 @dataclass
@@ -33,11 +46,15 @@ class State:
     spec: Spec | None = None  # None: not made yet, or deleted
     ranker: Ranker | None = None
     at: int = 0  # the last record taken; earlier ones are passed over
+    when: int = 0  # its time, in milliseconds since 1970
     generation: int = 0
     version: int = 0
     learned: int = 0
     unpublished: bool = False  # something was learned since the last version
     batched: int = 0  # completed up to here is learned
+    erased: int = 0  # the last wish to erase a source
+    based: int = 0  # what the newest base knows
+    sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
     tracker: Tracker = field(default_factory=Tracker)
     queue: deque[Completed] = field(default_factory=deque)
 
@@ -45,7 +62,7 @@ class State:
         """Go on by one record of this model."""
         if record.position <= self.at:
             return
-        self.at = record.position
+        self.at, self.when = record.position, record.at
         match record.entry:
             case Changed() as change:
                 self._change(record.position, change)
@@ -53,17 +70,44 @@ class State:
                 self._begin(record.position, None)
             case Batch() as batch:
                 self._learn(batch)
+            case RolledBack() | Imported() if self.instead is not None:
+                return  # another ranker has no such versions, and cannot be brought from there
             case RolledBack(version=version):
                 self._turn(self.recall.version(self.model, version))
             case Imported(blob=blob):
                 self._turn(self.recall.blob(blob))
+            case Compacted(at=at):
+                self.based = at
             case Snapshot() as snapshot:
                 self.version = snapshot.version
                 self.unpublished &= snapshot.generation != self.generation
+            case _:
+                self.wait(record)
+
+    def wait(self, record: Record) -> None:
+        """Take what a record says of impressions: shown, clicked, closed, erased."""
+        match record.entry:
             case Impression(generation=generation) if generation != self.generation:
                 return
+            case Erased(source=source):
+                self.erased = record.position
+                self._forget(source)
             case _:
-                self.queue.extend(self.tracker.take(record))
+                self.queue.extend(each for each in self.tracker.take(record) if each.at > self.batched)
+
+    def _forget(self, source: bytes) -> None:
+        """Drop what waits of a source; what was learned from it stays."""
+
+        def goes(shown: Impression) -> bool:
+            return self.sealed(shown) == source
+
+        self.tracker.forget(goes)
+        self.queue = deque(each for each in self.queue if not goes(each.shown))
+        self.sources = deque((None if each == source else each for each in self.sources), CAP_AMONG)
+
+    def sealed(self, shown: Impression) -> bytes | None:
+        """Return what stands for the source of an impression; None: nobody in particular."""
+        return None if shown.source is None else source_seal(shown.source, self.recall.secret)
 
     def _change(self, position: int, change: Changed) -> None:
         if change.generation == self.generation and self.spec is not None:
@@ -76,6 +120,7 @@ class State:
         self.ranker = self.spec.start() if self.spec is not None else None
         self.generation, self.learned, self.unpublished = position, 0, False
         self.tracker, self.queue = Tracker(), deque()
+        self.sources.clear()
 
     def _instead_of(self, spec: Spec) -> Spec:
         if self.instead is None:
@@ -105,6 +150,7 @@ class State:
             own=self.instead is None,
         )
         self.learned += len(chosen)
+        self.sources.extend(self.sealed(each.shown) for each in chosen)
         self.unpublished = True
 
     def _fits(self, completed: Completed) -> bool:
@@ -118,6 +164,6 @@ class State:
     @property
     def needed_from(self) -> int | None:
         """The oldest position that must be read again to know what waits; None: nothing does."""
-        waiting = [each.position for each in self.queue]
+        waiting = [each.since for each in self.queue]
         oldest = self.tracker.oldest
         return min([*waiting, oldest] if oldest is not None else waiting, default=None)

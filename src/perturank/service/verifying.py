@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from perturank.errors import BadInput
 from perturank.service import snapshots
-from perturank.service.entries import Batch, Feedback, Impression, Record, Snapshot
+from perturank.service.compacting import n_removed
+from perturank.service.entries import Batch, Compacted, Feedback, Impression, Record, Snapshot
 from perturank.service.log import Log
 from perturank.service.packing import unpacked
 
@@ -19,19 +20,28 @@ class Seen:
         self.clicked: dict[bytes, set[str]] = {}
         self.final: set[bytes] = set()
         self.versions: dict[str, int] = {}
+        self.n = self.last = self.at = 0
 
 
 def faults(log: Log) -> Iterator[str]:
     """Yield what is wrong with the log, one line each."""
-    seen, last = Seen(), None
+    seen, compacted = Seen(), _compacted(log)
     for record in log.read():
-        if last is not None and record.position != last.position + 1:
-            yield f"position {last.position + 1} is missing"
-        if last is not None and record.at < last.at:
+        if record.position != seen.last + 1 and record.position > compacted:
+            yield f"position {seen.last + 1} is missing"
+        if record.at < seen.at:
             yield f"position {record.position}: it is older than the record before it"
         for fault in _of_record(log, record, seen):
             yield f"position {record.position}: {fault}"
-        last = record
+        seen.n, seen.last, seen.at = seen.n + 1, record.position, record.at
+    missing = seen.last - seen.n - n_removed(log)
+    if compacted and missing > 0:
+        yield f"{missing} records are missing that no compaction has taken out"
+
+
+def _compacted(log: Log) -> int:
+    """Return the position of the last record before which others may be missing."""
+    return max((record.position for record in log.rare() if isinstance(record.entry, Compacted)), default=0)
 
 
 def _of_record(log: Log, record: Record, seen: Seen) -> Iterator[str]:

@@ -59,7 +59,8 @@ class Watch:
 
     def _alarms(self, is_led: bool | None, models: list[dict[str, Any]]) -> list[Alarm]:
         faults = {held.name: held.fault for held in self.service.host.all() if held.fault is not None}
-        lags = {model["model"]: model["lag"] for model in models}
+        in_step = {held.name for held in self.service.host.all() if held.spec.batch is not None}
+        lags = {each["model"]: each["lag"] for each in models if each["model"] not in in_step}  # they wait on purpose
         return alarms(
             Facts(is_led, self.service.log.room(), self.pulse.seconds_since_full(), self.pulse.failed(), lags, faults)
         )

@@ -23,5 +23,5 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def http(service: Service) -> Iterator[TestClient]:
-    with TestClient(application(service)) as client:
+    with TestClient(application(service), base_url="http://127.0.0.1") as client:
         yield client

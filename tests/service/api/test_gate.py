@@ -8,10 +8,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from perturank.service.api.application import application
+from perturank.service.api.health import Health
 from perturank.service.api.openapi import document
 from perturank.service.api.routes import ROUTES
 from perturank.service.keys import add_key
 from perturank.service.log.sqlite import SqliteLog
+from perturank.service.metering import Meter
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 
@@ -45,6 +47,8 @@ def test_keys_open_what_their_scope_says(keyed: tuple[TestClient, dict[str, dict
     for name, model, status in [("serve", "m", 200), ("one", "m", 200), ("one", "n", 403), ("admin", "n", 200)]:
         assert http.post(f"/v1/models/{model}/rank", json=body, headers=keys[name]).status_code == status
     assert http.get("/healthz").status_code == 200
+    for name, status in (("none", 401), ("one", 403), ("serve", 200)):  # it tells of all models
+        assert http.get("/metrics", headers=keys.get(name, {})).status_code == status
 
 
 def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict[str, dict[str, str]]]) -> None:
@@ -54,14 +58,30 @@ def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict
     assert next(a for a in answers if a.status_code == 429).headers["retry-after"] == "1"
 
 
+def test_without_keys_an_address_that_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    service = Service(log, ServeSettings(documents=16, rate=5.0))
+    with TestClient(application(service), base_url="http://127.0.0.1:8765") as http:
+        answers = [http.get("/v1/models/x") for _ in range(40)]
+        assert {answer.status_code for answer in answers} == {404, 429}
+        assert http.get("/healthz").status_code == 200
+    service.close()
+    log.close()
+
+
 def test_no_secret_is_ever_in_a_log_line(
     keyed: tuple[TestClient, dict[str, dict[str, str]]], caplog: pytest.LogCaptureFixture
 ) -> None:
     http, keys = keyed
-    with caplog.at_level(logging.INFO):
+    key = keys["admin"]["authorization"].split()[1]
+    with caplog.at_level(logging.DEBUG):
         http.get("/v1/models", headers=keys["admin"])
-    assert "GET /v1/models" in caplog.text
-    assert keys["admin"]["authorization"].split()[1] not in caplog.text
+        http.get("/v1/models", params={"key": key})
+        http.get("/v1/models", headers={"authorization": f"Basic {key}"})
+        http.put("/v1/models/m", content=b"{", headers=keys["admin"])
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("perturank")]
+    assert ours[:2] == ["GET /v1/models 200", "GET /v1/models 401"]
+    assert not any(key in line for line in ours)
 
 
 def test_every_answer_and_its_log_line_carry_the_request_id(http: TestClient, caplog: pytest.LogCaptureFixture) -> None:
@@ -70,13 +90,49 @@ def test_every_answer_and_its_log_line_carry_the_request_id(http: TestClient, ca
         other = http.get("/v1/models/none", headers={"x-request-id": "bad id\x01"})
     assert answer.headers["x-request-id"] == "abc-1" == answer.json()["instance"]
     assert other.headers["x-request-id"] != "bad id\x01"
-    assert "abc-1 GET /v1/models/none 404" in caplog.text
+    said = [(getattr(record, "request", None), record.getMessage()) for record in caplog.records]
+    assert said == [(each.headers["x-request-id"], "GET /v1/models/none 404") for each in (answer, other)]
 
 
-def test_what_does_not_exist_is_a_problem_too(http: TestClient) -> None:
-    for answer in (http.get("/nowhere"), http.patch("/v1/models/m")):
+def test_what_does_not_exist_is_a_problem_too(http: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "perturank.service"):
+        answers = [http.get("/nowhere"), http.patch("/v1/models/m"), http.get("/v1/models/m/"), http.get("/a%0Ab%1B")]
+    assert [answer.status_code for answer in answers] == [404, 405, 404, 404]
+    for answer, line in zip(answers, caplog.records, strict=True):
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["status"] == answer.status_code
+        assert answer.json()["instance"] == answer.headers["x-request-id"] == getattr(line, "request", None)
+    assert set(answers[1].headers["allow"].split(", ")) >= {"GET"}
+    assert caplog.records[3].getMessage() == "GET /a%0Ab%1B 404"  # no second line can be smuggled in
+
+
+def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None:
+    for headers, status in [
+        ({"host": "127.0.0.1:8765"}, 200),
+        ({"host": "localhost"}, 200),
+        ({"host": "[::1]:8765", "origin": "http://[::1]:8765"}, 200),
+        ({"host": "evil.example:8765"}, 403),
+        ({"host": "["}, 403),
+        ({"host": "127.0.0.1:8765", "origin": "http://evil.example"}, 403),
+        ({"host": "127.0.0.1:8765", "origin": "http://127.0.0.1:99"}, 403),
+        ({"host": "127.0.0.1:8765", "origin": "null"}, 403),
+    ]:
+        assert http.get("/v1/models", headers=headers).status_code == status, headers
+
+
+def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
+    health = Health(service, Meter())
+
+    def fail() -> None:
+        raise OSError("no disk")
+
+    with health.noting("it cannot be done"):
+        fail()
+    (fault,) = health.failing
+    assert fault == "it cannot be done: no disk"
+    with health.noting("it cannot be done"):
+        pass
+    assert health.failing == []
 
 
 def test_health_readiness_and_metrics(http: TestClient) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from perturank.service.entries import Impression
 from perturank.service.learner import Learner
 from perturank.service.replaying import rebuilt
 from perturank.service.service import Service
+from perturank.service.verifying import faults
 
 SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}
 
@@ -115,7 +117,7 @@ def test_batches(http: TestClient) -> None:
         ({"documents": []}, "there are no documents"),
         ({"documents": documents()[:1] * 2}, "two documents are named 'd0'"),
         ({"documents": [{"id": "a", "features": [1.0, 2.0]}]}, "document 'a' has 2 features"),
-        ({"documents": [{"id": "a", "features": [1e39, 0, 0, 0, 0]}]}, "features[0, 0] is not a finite float32"),
+        ({"documents": [{"id": "a", "features": [1e39, 0, 0, 0, 0]}]}, "features[0, 0] is not a number up to 1e+12"),
         ({"documents": [{"id": "a", "features": {"x": 1.0}}]}, "the model's features have no names"),
         ({"documents": [{"id": "", "features": [0, 0, 0, 0, 0]}]}, "the body cannot be understood"),
         (
@@ -188,6 +190,41 @@ def test_explain_says_who_was_free(http: TestClient, service: Service) -> None:
     assert answer["ranking"][0]["free"] == ["d0", "d1", "d2"]
     assert answer["ranking"][2]["certain"] is True
     assert len(answer["ranking"][0]["scores"]) == 2
+
+
+def test_a_clock_set_back_a_day_changes_nothing(
+    http: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, today, now = Learner(service.log), time.time, time.time_ns
+    first = rank(http)
+    monkeypatch.setattr(time, "time", lambda: today() - 86_400)
+    monkeypatch.setattr(time, "time_ns", lambda: now() - 86_400 * 10**9)
+    second = rank(http)
+    for shown in (first, second):
+        said = {"impression": shown["impression"], "clicks": [shown["ranking"][0]["id"]], "final": True}
+        assert feedback(http, **said) == {"status": "recorded"}
+    service.close_windows()  # none is over, and none opens again
+    assert learner.step() == 2
+    assert rank(http, mode="exploit")["version"] <= 1
+    assert list(faults(service.log)) == []
+    assert rebuilt(service.log, "m").differs is None
+    ages = [float(line.split()[1]) for line in http.get("/metrics").text.splitlines() if "age_seconds{" in line]
+    assert all(age >= 0 for age in ages)
+
+
+def test_more_clicks_than_a_list_can_have_are_refused(http: TestClient) -> None:
+    name = rank(http)["impression"]
+    feedback(http, 422, impression=name, clicks=[f"c{i}" for i in range(101)])
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_field_said_twice_is_refused(http: TestClient, binary: bool) -> None:
+    name = rank(http)["impression"].encode()
+    json = b'{"impression": "%s", "final": false, "final": true}' % name
+    packed = b"\x83\xaaimpression" + msgspec.msgpack.encode(name.decode()) + b"\xa5final\xc2\xa5final\xc3"
+    headers = {"content-type": "application/msgpack" if binary else "application/json"}
+    answer = http.post("/v1/models/m/feedback", content=packed if binary else json, headers=headers)
+    assert (answer.status_code, "twice" in answer.text) == (422, True), answer.text
 
 
 def test_the_number_of_a_draw_decides_the_list_of_a_model_with_seeded_chance(http: TestClient) -> None:

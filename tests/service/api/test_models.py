@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import jax
+import msgspec
+import numpy as np
 import pytest
 import small
 from service_small import rows
 from starlette.testclient import TestClient
 
 from perturank import storage
+from perturank.core import Interaction, Query
 from perturank.service import snapshots
 from perturank.service.learner import Learner
 from perturank.service.service import Service
@@ -64,6 +69,8 @@ def test_a_model_is_made_read_changed_and_deleted(http: TestClient, made: Any) -
         ({"features": [{"name": "a"}]}, "1 features are named, n_features is 5"),
         ({"features": [{"name": "a"}] * 5}, "two features are named 'a'"),
         ({"features": [{"name": n, "scale": 0} for n in "abcde"]}, "the scale of feature 'a' is 0"),
+        ({"ranker": "p2linrank", "settings": {"n_rankers": 10**400}}, "a number of more than 18 digits"),
+        ({"ranker": "p2linrank", "settings": {"l2": 10**400}}, "a number of more than 18 digits"),
         ({"exploration": {"share": 2}}, "the body cannot be understood"),
     ],
 )
@@ -71,6 +78,15 @@ def test_a_spec_that_cannot_be_is_refused(http: TestClient, change: Any, says: s
     answer = http.put("/v1/models/m", json=SPEC | change)
     assert answer.status_code == 422
     assert says in answer.json()["title"]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["shift", "scale", "missing"])
+def test_no_number_of_a_spec_may_be_infinite(http: TestClient, number: float, where: str) -> None:
+    body = {"n_features": 1, "features": [{"name": "a", where: number}]}
+    headers = {"content-type": "application/msgpack"}  # JSON has no such numbers
+    answer = http.put("/v1/models/m", content=msgspec.msgpack.encode(body), headers=headers)
+    assert (answer.status_code, "is not finite" in answer.text) == (422, True), answer.text
 
 
 def test_names_of_models_are_plain(http: TestClient) -> None:
@@ -124,6 +140,73 @@ def test_a_model_is_taken_out_and_brought_back_as_a_file(
     http.put("/v1/models/o", json=SPEC | {"ranker": "random"})
     assert http.put("/v1/models/o/file", content=path.read_bytes()).status_code == 422
     assert http.put("/v1/models/n/file", content=b"garbage").status_code == 422
+
+
+def test_a_file_carries_its_history_and_goes_on_learning_anywhere(http: TestClient, service: Service) -> None:
+    asked = SPEC | {"ranker": "p2linrank"}
+    http.put("/v1/models/m", json=asked)
+    learner = learned(http, service, 2)
+    whole = http.get("/v1/models/m/file").content
+    ranker = storage.restored(*storage.unpacked(whole, "it"), "it")
+    assert small.same_bits(ranker, learner.states["m"].ranker)
+    query = Query.of(rows(6))
+    ranking = ranker.rank(query, jax.random.key(1), 4)
+    seen = Interaction.of(query, ranking, [int(ranking.documents[2])])
+    on = ranker.learn(seen, jax.random.key(2))
+    assert int(on.history.n_pairs) > int(ranker.history.n_pairs) > 0  # type: ignore[attr-defined]
+    http.put("/v1/models/n", json=asked)
+    assert http.put("/v1/models/n/file", content=snapshots.state_bytes(on)).status_code == 202
+    other = Learner(service.log)
+    other.step()
+    assert small.same_bits(other.states["n"].ranker, on)
+    click(http, "n")
+    assert other.step() == 1
+
+
+def test_a_file_without_history_ranks_alike_and_is_not_brought_back(http: TestClient, service: Service) -> None:
+    http.put("/v1/models/m", json=SPEC | {"ranker": "p2linrank"})
+    learned(http, service, 1)
+    light, full = (http.get(f"/v1/models/m/file?history={said}").content for said in ("false", "true"))
+    assert len(light) < len(full)
+    ranker = storage.restored(*storage.unpacked(light, "it"), "it")
+    other = storage.restored(*storage.unpacked(full, "it"), "it")
+    query = Query.of(rows(6))
+    assert np.array_equal(ranker.score(query), other.score(query))
+    answer = http.put("/v1/models/m/file", content=light)
+    assert (answer.status_code, "without its history" in answer.json()["title"]) == (422, True)
+    assert http.get("/v1/models/m/file?history=maybe").status_code == 422
+
+
+def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Service, made: Any) -> None:
+    ranker = service.host.get("m").ranker
+    arrays = {name: np.repeat(array[None], 2, 0) for name, array in storage.arrays_of(ranker).items()}
+    answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))
+    assert (answer.status_code, "has shape" in answer.json()["title"]) == (422, True)
+
+
+def test_a_source_is_erased_on_request(http: TestClient, service: Service, made: Any) -> None:
+    shown = http.post("/v1/models/m/rank", json={"documents": DOCUMENTS, "source": "alice"}).json()
+    said = {"impression": shown["impression"], "clicks": [shown["ranking"][0]["id"]], "final": True}
+    assert http.post("/v1/models/m/feedback", json=said).json() == {"status": "recorded"}
+    answer = http.post("/v1/models/m/erase", json={"source": "alice"})
+    assert (answer.status_code, answer.json()["status"]) == (202, "accepted")
+    learner = Learner(service.log)
+    while learner.step() or not learner.is_tidy:
+        pass
+    assert all(record.impression is None for record in service.log.read())
+    assert http.post("/v1/models/m/feedback", json=said).json() == {"status": "late"}
+    assert http.post("/v1/models/none/erase", json={"source": "alice"}).status_code == 404
+    assert http.post("/v1/models/m/erase", json={}).status_code == 422
+
+
+def test_a_schema_that_reads_alike_keeps_what_was_learned(http: TestClient, made: Any) -> None:
+    named = [{"name": name} for name in "abcde"]
+    kept = http.put("/v1/models/m", json=SPEC | {"features": named})
+    assert (kept.status_code, kept.json()["generation"]) == (200, made["generation"])
+    named[4]["missing"] = 0.0  # type: ignore[assignment]
+    assert http.put("/v1/models/m", json=SPEC | {"features": named}).status_code == 200
+    more = [*named, {"name": "f", "missing": 0.0}]
+    assert http.put("/v1/models/m", json=SPEC | {"features": more, "n_features": 6}).status_code == 201
 
 
 def test_a_damaged_version_gives_way_to_the_one_before_it(http: TestClient, service: Service, made: Any) -> None:

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from service_small import created, impression, lived, shown, spec
 
 from perturank.service import snapshots
 from perturank.service.entries import Snapshot
 from perturank.service.learner import Learner
 from perturank.service.log.committing import Committer
-from perturank.service.log.sqlite import SqliteLog
-from perturank.service.log.wal import n_unfinished_bytes
+from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
+from perturank.service.log.wal import HEADER, n_unfinished_bytes
 from perturank.service.refusals import LogFull
-from perturank.service.replaying import rebuilt
+from perturank.service.replaying import rebuilt, recalled
+from perturank.service.resuming import restored
 from perturank.service.sealing import fresh
+from perturank.service.starting import report_unfinished
 from perturank.service.verifying import faults
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("a small disk can only be mounted by root")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_is_room(small_disk: Path) -> None:
@@ -62,37 +56,70 @@ def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_
     log.close()
 
 
-def test_a_wal_cut_at_any_byte_opens_at_the_last_whole_transaction(tmp_path: Path) -> None:
-    original = SqliteLog(tmp_path / "log.db")
-    created(original)
-    learner = Learner(original)
+class Noting(SqliteLog):
+    """Notes after every commit how long the -wal file is and where the log ends."""
+
+    commits: list[tuple[int, int]]
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqliteTransaction]:
+        with super().transaction() as transaction:
+            yield transaction
+        self.commits.append((self.path.with_name("log.db-wal").stat().st_size, self.tail()))
+
+
+@pytest.fixture(scope="module")
+def lived_log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Noting]:
+    path = tmp_path_factory.mktemp("lived") / "log.db"
+    log = Noting(path)
+    log.commits = [(0, 0), (path.with_name("log.db-wal").stat().st_size, 0)]
+    created(log)
+    learner = Learner(log)
     for turn in range(3):
-        lived(original, spec(), 2, 5 * turn)
+        lived(log, spec(), 2, 5 * turn)
         learner.step()
-    names = [record.impression for record in original.read()]
-    wal = (tmp_path / "log.db-wal").read_bytes()
-    assert n_unfinished_bytes(tmp_path / "log.db") == 0
-    lengths = [*range(0, len(wal), len(wal) // 40), len(wal) - 1, len(wal)]
-    tails = []
-    for n in lengths:
-        folder = tmp_path / str(n)
-        folder.mkdir()
-        shutil.copy(tmp_path / "log.db", folder / "log.db")
-        (folder / "log.db-wal").write_bytes(wal[:n])
-        unfinished = n_unfinished_bytes(folder / "log.db")
-        assert 0 <= unfinished <= n
-        log = SqliteLog(folder / "log.db")
+    learner.close()
+    yield log
+    log.close()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_wal_cut_at_any_byte_opens_at_the_last_whole_transaction_and_says_so(
+    lived_log: Noting, tmp_path: Path, data: st.DataObject, caplog: pytest.LogCaptureFixture
+) -> None:
+    wal = lived_log.path.with_name("log.db-wal").read_bytes()
+    ends = [end for end, _ in lived_log.commits]
+    near = st.sampled_from(ends).map(lambda end: min(end + 1, len(wal)))
+    n = data.draw(st.one_of(st.integers(0, len(wal)), st.sampled_from(ends), near))
+    whole, tail = max(commit for commit in lived_log.commits if commit[0] <= n)
+    path = Path(tempfile.mkdtemp(dir=tmp_path)) / "log.db"
+    shutil.copy(lived_log.path, path)
+    path.with_name("log.db-wal").write_bytes(wal[:n])
+    caplog.clear()
+    report_unfinished(f"sqlite:///{path}")
+    unfinished = n if n < HEADER else n - max(whole, HEADER)
+    assert [record.args for record in caplog.records] == ([(unfinished,)] if unfinished else [])
+    with closing(SqliteLog(path)) as log:
+        assert log.tail() == tail
+        assert [each.impression for each in log.read()] == [each.impression for each in lived_log.read(0, tail)]
         assert list(faults(log)) == []
-        assert [record.impression for record in log.read()] == names[: log.tail()]
         versions = [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
         assert snapshots.versions(log, "m") == versions  # none is ahead of the log
-        if versions:
-            assert rebuilt(log, "m").differs is None
-        tails.append(log.tail())
-        log.close()
-    assert tails == sorted(tails)
-    assert tails[-1] == original.tail()
-    original.close()
+        state = restored(log, "m", recalled(log), snapshots.state_name("m"))
+        assert state is None or state.at <= tail
+
+
+def test_what_is_left_of_a_cut_log_is_learned_to_the_same_bits(lived_log: Noting, tmp_path: Path) -> None:
+    wal = lived_log.path.with_name("log.db-wal").read_bytes()
+    shutil.copy(lived_log.path, tmp_path / "log.db")
+    (tmp_path / "log.db-wal").write_bytes(wal[: len(wal) * 2 // 3])
+    log = SqliteLog(tmp_path / "log.db")
+    learner = Learner(log)
+    learner.step()
+    assert rebuilt(log, "m").differs is None
+    assert rebuilt(log, "m").checked > 0
+    log.close()
 
 
 def test_an_unfinished_transaction_is_noticed(tmp_path: Path) -> None:

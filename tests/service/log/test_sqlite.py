@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from perturank.errors import BadInput
 from perturank.service.entries import Impression, Pinned
 from perturank.service.log.opening import open_log
 from perturank.service.log.sqlite import SqliteLog
+from perturank.service.refusals import NotReady
 
 
 def test_two_processes_write_one_order(tmp_path: Path) -> None:
@@ -70,6 +72,23 @@ def test_a_log_of_another_format_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(BadInput, match="has format 9; this version reads format 1"):
         SqliteLog(path)
+
+
+def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    log.tail()
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("log.db", "log.db-wal", "log.db-shm"), 0o600)
+    log.close()
+
+
+def test_a_log_that_is_long_being_written_is_busy_and_not_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perturank.service.log.sqlite.SECONDS_TO_WAIT", 0.1)
+    one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
+    with one.transaction(), pytest.raises(NotReady, match="another process"), other.transaction():
+        pass
+    one.close()
+    other.close()
 
 
 def test_one_process_leads_at_a_time(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ def test_a_transaction_that_fails_adds_nothing(log: Log) -> None:
 
 def test_of_largest_amounts_the_largest_is_kept(log: Log) -> None:
     for amount in (2.0, 5.0, 3.0):
-        add(log, **{LARGEST + "lag": amount})
+        with log.transaction() as transaction:
+            transaction.tally.add("m", {LARGEST + "lag": amount})
     assert totals(log) == {LARGEST + "lag": 5.0}
 
 

@@ -13,7 +13,7 @@ import { Tiles } from "./tiles";
 
 type Span = "minutes" | "hours";
 
-const page = frame("perturank", [["Dashboard", "/"], ["API", "/docs"], ["Metrics", "/metrics"]]);
+const page = frame("perturank", [["Dashboard", "/"], ["API", "/docs"]]);
 const [alarms, tiles, charts, inspector] = [new Alarms(), new Tiles(), new Charts(), new Inspector()];
 const models = new Models(() => latest && show(latest));
 const title = el("h2", { id: "over-time" }, "Over time");

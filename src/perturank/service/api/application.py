@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import anyio.to_thread
 import msgspec
@@ -18,7 +17,7 @@ from starlette.routing import Route
 
 from perturank import pages
 from perturank.service.api.added import Added
-from perturank.service.api.gate import Endpoint, Gate, lines, problem
+from perturank.service.api.gate import Endpoint, Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
@@ -45,11 +44,14 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
     settings, meter, recent = service.settings, Meter(), Recent()
     watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
-    gate = Gate(Keyring(keys, settings.rate), meter, settings.body_bytes)
+    keyring = Keyring(keys, settings.rate)
+    sizes = settings.body_bytes, settings.file_bytes
+    gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
+    health = Health(watch, meter)
     parts = {
         "lists": Lists(service, meter, recent),
         "models": Models(service, recent),
-        "health": Health(watch, meter),
+        "health": health,
         "watch": Watching(service, watch, recent),
     }
 
@@ -58,7 +60,7 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
         found: Endpoint = getattr(parts[part], method)
         return found
 
-    gated = {r: gate(endpoint(r.handler), r.scope) for r in ROUTES}
+    gated = {r: (wide if r.takes is bytes else gate)(endpoint(r.handler), r.scope) for r in ROUTES}
     by_row = {r: Route(r.path, gated[r], methods=[r.method]) for r in ROUTES}
     routes = list(by_row.values())
     quick = {r.handler.partition(".")[2]: (by_row[r], gated[r]) for r in ROUTES if r.handler in BUSIEST}
@@ -70,13 +72,24 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
     async def docs(request: Request) -> Response:
         return HTMLResponse(readable)
 
-    routes += [Route("/openapi.json", openapi), Route("/docs", docs), pages.page("/", "dashboard"), pages.assets()]
+    async def absent(request: Request, error: Exception) -> Response:
+        async def refuse(request: Request) -> Response:
+            raise error
+
+        response = await gate(refuse, None)(request)
+        if response.status_code == 405:  # every method of the path, not only those of its first route
+            response.headers["allow"] = ", ".join(_methods(routes, request.scope["path"]))
+        return response
+
+    routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
+    routes += [pages.page("/", "dashboard"), pages.assets()]
     routes += [Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints]
     routes += added.pages
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(task) for task in (_look(service), _compile(service), _sample(service, sampler))]
+        work = (_look(service, health), _compile(service, health), _sample(service, sampler, health))
+        tasks = [asyncio.create_task(each) for each in work]
         if added.work is not None:
             tasks.append(asyncio.ensure_future(added.work()))
         yield
@@ -85,43 +98,48 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
             with suppress(asyncio.CancelledError):
                 await task
 
-    app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: _absent, 405: _absent})
+    app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
+    app.router.redirect_slashes = False  # a redirect would go past the gate
     app.state.service = service
     return Shortcut(app, quick)
 
 
-async def _absent(request: Request, error: Any) -> Response:
-    return problem(error.status_code, "http", error.detail, "see /docs", "")
+def _methods(routes: Sequence[Route], path: str) -> list[str]:
+    """Return what may be asked of this path."""
+    return sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})
 
 
-async def _look(service: Service) -> None:
+async def _look(service: Service, health: Health) -> None:
     """Take in what is new several times a second, and close windows now and then."""
     closed = time.monotonic()
     while True:
-        try:
+        with health.noting("the log cannot be read"):
             await anyio.to_thread.run_sync(service.refresh)
-            if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
-                closed = time.monotonic()
+        if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
+            closed = time.monotonic()
+            with health.noting("windows cannot be closed"):
                 await anyio.to_thread.run_sync(service.close_windows)
-        except Exception as error:  # a database that is away for a moment must not stop the looking
-            lines.warning("the log cannot be read: %s", error)
         in_step = any(held.spec.batch is not None for held in service.host.all())
         await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
 
 
-async def _sample(service: Service, sampler: Sampler) -> None:
+async def _sample(service: Service, sampler: Sampler, health: Health) -> None:
     """Ask now and then how certain the orders of the newest queries are, when there is nothing more urgent."""
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
         if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
-            await anyio.to_thread.run_sync(sampler.look)
+            with health.noting("the newest query cannot be looked into"):
+                await anyio.to_thread.run_sync(sampler.look)
 
 
-async def _compile(service: Service) -> None:
+async def _compile(service: Service, health: Health) -> None:
     """Compile every length of list of every model, one at a time."""
     while True:
-        todo = next(iter(service.host.uncompiled()), None)
-        if todo is None or not service.settings.compile_first:
+        todo = next(iter(service.host.uncompiled()), None) if service.settings.compile_first else None
+        is_idle = True
+        if todo is not None:
+            with health.noting("a list cannot be compiled"):
+                await anyio.to_thread.run_sync(service.host.compile, *todo)
+                is_idle = False
+        if is_idle:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-        else:
-            await anyio.to_thread.run_sync(service.host.compile, *todo)

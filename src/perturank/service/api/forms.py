@@ -8,6 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perturank.service.api.repeating import check_json, check_packed
+from perturank.service.api.requests import RawRank
 from perturank.service.refusals import Refused
 
 T = TypeVar("T")
@@ -29,8 +31,13 @@ def asked(request: Request, kind: type[T]) -> T:
     if (kind, binary) not in _decoders:
         make = msgspec.msgpack.Decoder if binary else msgspec.json.Decoder
         _decoders[kind, binary] = make(kind)
+    body: bytes = request.state.body
     try:
-        value: T = _decoders[kind, binary].decode(request.state.body)
+        value: T = _decoders[kind, binary].decode(body)
+        if binary:
+            check_packed(body, is_flat=kind is RawRank)
+        else:
+            check_json(body, value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("the body cannot be understood", str(error)) from None
     return value

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.api.forms import answered
+from perturank.service.lines import lines
 from perturank.service.metering import Meter
 from perturank.service.watching import Watch
 
@@ -16,17 +20,37 @@ class Health:
 
     def __init__(self, watch: Watch, meter: Meter) -> None:
         self._service, self._watch, self._meter = watch.service, watch, meter
+        self._failing: dict[str, str] = {}
+
+    @contextmanager
+    def noting(self, what: str) -> Iterator[None]:
+        """Note that something beside the answers fails, until it succeeds; what is served goes on being served."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, it is said here and tried again
+            if what not in self._failing:
+                lines.exception("%s", what)
+            self._failing[what] = f"{what}: {error}"
+        else:
+            if self._failing.pop(what, None) is not None:
+                lines.info("no longer: %s", what)
+
+    @property
+    def failing(self) -> list[str]:
+        """What fails now."""
+        return list(self._failing.values())
 
     async def alive(self, request: Request) -> Response:
         """Answer as long as the process does."""
         return answered(request, {"status": "alive"})
 
     async def ready(self, request: Request) -> Response:
-        """Answer 200 when every length of list is compiled; say what is wrong with stored versions."""
+        """Answer 200 when every length of list is compiled and the log can be read; say what is wrong."""
         todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
         faults = [held.fault for held in self._service.host.all() if held.fault is not None]
-        status = "compiling" if todo else "ready"
-        return answered(request, {"status": status, "to_compile": todo, "faults": faults}, 503 if todo else 200)
+        status = "failing" if self._failing else "compiling" if todo else "ready"
+        about = {"status": status, "to_compile": todo, "faults": [*self.failing, *faults]}
+        return answered(request, about, 200 if status == "ready" else 503)
 
     async def metrics(self, request: Request) -> Response:
         """Answer with what Prometheus reads."""

@@ -83,7 +83,7 @@ class Lists:
 
         def explain() -> dict[str, Any]:
             found = explained(held.ranker, ids, features, prior, held.spec.places)
-            draw = partial(listed, held.ranker, held.spec, features, prior, held.spec.places)
+            draw = partial(listed, held.flat, held.spec, features, prior, held.spec.places)
             return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
 
         found = await anyio.to_thread.run_sync(explain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -12,9 +13,10 @@ from starlette.responses import Response
 from perturank.service import snapshots
 from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked
-from perturank.service.api.requests import Pin
+from perturank.service.api.requests import Erase, Pin
 from perturank.service.hosting import Hosted
 from perturank.service.recent import Recent
+from perturank.service.refusals import Refused
 from perturank.service.service import Service
 from perturank.service.spec import Spec
 
@@ -83,14 +85,25 @@ class Models:
         return answered(request, {"status": "accepted"}, 202)
 
     async def file(self, request: Request) -> Response:
-        """Answer with the served version as a file for `perturank.load`."""
-        content = await run(self._service.file, request.path_params["model"])
+        """Answer with the served version as a file for `perturank.load`; `?history=false`: only to rank with."""
+        held = await hosted(self._service, request.path_params["model"])
+        history = request.query_params.get("history", "true")
+        if history not in ("true", "false"):
+            raise Refused(f"history is {history[:40]!r}", "say true or false")
+        content = await run(partial(self._service.file, held.name, history=history == "true"))
         return Response(content, media_type=FILE)
 
     async def bring(self, request: Request) -> Response:
         """Let learning go on from a file that `perturank.save` wrote."""
         await run(self._service.bring, request.path_params["model"], request.state.body)
         return answered(request, {"status": "accepted"}, 202)
+
+    async def erase(self, request: Request) -> Response:
+        """Take everything of a source out of the log."""
+        held = await hosted(self._service, request.path_params["model"])
+        position = await run(self._service.erase, held.name, asked(request, Erase).source)
+        self._recent.forget(held.name)  # nobody remembers whose queries they were
+        return answered(request, {"status": "accepted", "position": position}, 202)
 
 
 def described(held: Hosted) -> dict[str, Any]:

@@ -11,12 +11,19 @@ import msgspec
 from perturank.__about__ import __version__
 from perturank.service.api.requests import Problem
 from perturank.service.api.routes import ROUTES, Events, Route
+from perturank.service.watching import SPANS
+
+ALWAYS = (403, 408, 413)  # a page from elsewhere; a body that does not come; one that is too large
+BEHIND_KEYS = (401, 422, 429, 503)
+BINARY = "application/msgpack"
+FILE = "application/vnd.safetensors"
+REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type": "string"}}}
 
 
 def document() -> dict[str, Any]:
     """Return the description of every route."""
-    kinds = {kind for route in ROUTES for kind in (route.takes, route.gives) if _is_struct(kind)} | {Problem}
-    ordered = sorted(kinds, key=lambda kind: kind.__name__)
+    kinds = {kind for route in ROUTES for kind in (route.takes, route.gives, route.binary) if _is_struct(kind)}
+    ordered = sorted(kinds | {Problem}, key=lambda kind: kind.__name__)
     _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     paths: dict[str, Any] = {}
     for route in ROUTES:
@@ -33,44 +40,63 @@ def document() -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    problems = (*route.refuses, *((401, 403, 429) if route.scope is not None else ()))
+    problems = {*route.refuses, *ALWAYS, *(BEHIND_KEYS if route.scope is not None else ())} - dict(route.also).keys()
+    answers = {status: _answer(says, route) for status, says in [(route.status, "done"), *route.also]}
     found: dict[str, Any] = {
         "operationId": route.handler.replace(".", "_"),
         "summary": route.says,
-        "responses": {str(route.status): {"description": "done", **_content(route.gives)}}
-        | {str(status): _problem(status) for status in sorted(problems)},
+        "responses": {
+            str(status): (answers | {each: _problem(each) for each in problems})[status]
+            for status in sorted({*answers, *problems})
+        },
     }
-    if route.method == "PUT" and route.handler == "models.put":
-        found["responses"]["201"] = {"description": "its learning begins anew", **_content(route.gives)}
     if "{model}" in route.path:
         pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
         found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": pattern}]
+    if route.handler == "models.file":
+        schema = {"type": "boolean", "default": True}
+        found["parameters"].append({"name": "history", "in": "query", "required": False, "schema": schema})
+    if route.handler == "watch.history":
+        spans = {"type": "string", "enum": list(SPANS), "default": next(iter(SPANS))}
+        found["parameters"].append({"name": "span", "in": "query", "required": False, "schema": spans})
     if route.takes is not None:
-        found["requestBody"] = {"required": True, **_content(route.takes)}
+        found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
     if route.scope is not None:
         found["security"] = [{}, {"key": []}]
         found["description"] = f"Needs the scope {route.scope}, where the service asks for keys."
     return found
 
 
+def _answer(says: str, route: Route) -> dict[str, Any]:
+    content = _content(route.gives) | _packed(route.gives if route.binary else None)
+    return {"description": says, "headers": REQUEST_ID, **({"content": content} if content else {})}
+
+
 def _content(kind: Any) -> dict[str, Any]:
     if kind is None:
         return {}
     if kind is bytes:
-        return {"content": {"application/vnd.safetensors": {}}}
+        return {FILE: {"schema": {"type": "string", "format": "binary"}}}
     if kind is Events:
-        return {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+        return {"text/event-stream": {"schema": {"type": "string"}}}
     if kind is str:
-        return {"content": {"text/plain": {"schema": {"type": "string"}}}}
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"} if _is_struct(kind) else {"type": "object"}
-    return {"content": {"application/json": {"schema": schema}}}
+        return {"text/plain": {"schema": {"type": "string"}}}
+    return {"application/json": {"schema": _schema(kind)}}
+
+
+def _packed(kind: Any) -> dict[str, Any]:
+    return {} if kind is None else {BINARY: {"schema": _schema(kind)}}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"} if _is_struct(kind) else {"type": "object"}
 
 
 def _problem(status: int) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Problem"}
     return {
         "description": "refused" if status < 500 else "not now",
-        "content": {"application/problem+json": {"schema": schema}},
+        "headers": REQUEST_ID,
+        "content": {"application/problem+json": {"schema": _schema(Problem)}},
     }
 
 

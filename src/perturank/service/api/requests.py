@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from perturank.service.spec import Mode
+from perturank.service.spec import MOST_PLACES, Mode
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Top = Annotated[int, msgspec.Meta(ge=1, le=100)]
+Top = Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)]
 Draw = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # of a model whose chance is seeded: the same gives the same list
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -54,7 +54,7 @@ class Feedback(Strict, frozen=True):
     """Clicks on an impression; parts add up until one is final or the window closes."""
 
     impression: Annotated[str, msgspec.Meta(max_length=100)]
-    clicks: list[Id] = []
+    clicks: Annotated[list[Id], msgspec.Meta(max_length=MOST_PLACES)] = []
     final: bool = False
 
 
@@ -74,6 +74,12 @@ class Pin(Strict, frozen=True):
     """A version to serve, or to go on from."""
 
     version: Version
+
+
+class Erase(Strict, frozen=True):
+    """The client, user or session whose impressions and clicks are to be taken out of the log."""
+
+    source: Id
 
 
 class Explain(Strict, frozen=True):

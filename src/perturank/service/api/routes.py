@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from perturank.service.api import answers
 from perturank.service.api import requests as of
 from perturank.service.keys import Scope
 from perturank.service.spec import Spec
@@ -23,6 +24,8 @@ class Route:
     gives: Any = None
     status: int = 200
     refuses: tuple[int, ...] = ()
+    also: tuple[tuple[int, str], ...] = ()  # other statuses of the same answer, and what they say
+    binary: Any = None  # the request as MessagePack, where that has another shape
 
 
 class Events:
@@ -41,6 +44,7 @@ ROUTES = (
         of.Ranking,
         200,
         (404, 413, 422, 507),
+        binary=of.RawRank,
     ),
     Route(
         "POST",
@@ -82,13 +86,24 @@ ROUTES = (
         "Say why documents stand where they do",
         "serve",
         of.Explain,
-        dict[str, Any],
+        answers.Explained,
         200,
         (404, 413, 422),
     ),
-    Route("GET", "/v1/models", "models.listed", "List all models", "admin", None, dict[str, Any]),
-    Route("GET", ONE, "models.get", "One model", "serve", None, dict[str, Any], 200, (404, 422)),
-    Route("PUT", ONE, "models.put", "Make or change a model", "admin", Spec, dict[str, Any], 200, (413, 422, 507)),
+    Route("GET", "/v1/models", "models.listed", "List all models", "admin", None, answers.Models),
+    Route("GET", ONE, "models.get", "One model", "serve", None, answers.Described, 200, (404, 422)),
+    Route(
+        "PUT",
+        ONE,
+        "models.put",
+        "Make or change a model",
+        "admin",
+        Spec,
+        answers.Described,
+        200,
+        (413, 422, 507),
+        also=((201, "its learning begins anew"),),
+    ),
     Route("DELETE", ONE, "models.delete", "Delete a model", "admin", None, None, 204, (404, 422, 507)),
     Route(
         "GET",
@@ -97,7 +112,7 @@ ROUTES = (
         "The model's versions",
         "admin",
         None,
-        dict[str, Any],
+        answers.Versions,
         200,
         (404, 422),
     ),
@@ -108,7 +123,7 @@ ROUTES = (
         "Serve one version whatever is learned",
         "admin",
         of.Pin,
-        dict[str, Any],
+        answers.Described,
         200,
         (404, 413, 422, 507),
     ),
@@ -119,7 +134,7 @@ ROUTES = (
         "Serve the newest version again",
         "admin",
         None,
-        dict[str, Any],
+        answers.Described,
         200,
         (404, 422, 507),
     ),
@@ -130,7 +145,7 @@ ROUTES = (
         "Let learning go on from a version",
         "admin",
         of.Pin,
-        dict[str, Any],
+        answers.Accepted,
         202,
         (404, 413, 422, 507),
     ),
@@ -152,6 +167,17 @@ ROUTES = (
         "Let learning go on from a file of perturank.save",
         "admin",
         bytes,
+        answers.Accepted,
+        202,
+        (404, 413, 422, 507),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/erase",
+        "models.erase",
+        "Take a source's impressions and clicks out of the log",
+        "admin",
+        of.Erase,
         dict[str, Any],
         202,
         (404, 413, 422, 507),
@@ -180,7 +206,16 @@ ROUTES = (
         200,
         (404, 422),
     ),
-    Route("GET", "/healthz", "health.alive", "Alive", None, None, dict[str, Any]),
-    Route("GET", "/readyz", "health.ready", "Ready: everything is compiled", None, None, dict[str, Any], 200, (503,)),
-    Route("GET", "/metrics", "health.metrics", "For Prometheus", None, None, str),
+    Route("GET", "/healthz", "health.alive", "Alive", None, None, answers.Alive),
+    Route(
+        "GET",
+        "/readyz",
+        "health.ready",
+        "Ready: everything is compiled",
+        None,
+        None,
+        answers.Readiness,
+        also=((503, "not yet, or not now"),),
+    ),
+    Route("GET", "/metrics", "health.metrics", "For Prometheus", "serve", None, str),
 )

@@ -31,6 +31,6 @@ class Shortcut:
             await self._app(scope, receive, send)
             return
         route, endpoint = self._routes[found[2]]
-        scope |= {"path_params": {"model": found[1]}, "route": route, "app": self._app}
+        scope.update(path_params={"model": found[1]}, route=route, app=self._app)
         response = await endpoint(Request(scope, receive))
         await response(scope, receive, send)

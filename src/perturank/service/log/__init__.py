@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -25,6 +25,9 @@ class Transaction(Protocol):
 
     def newest(self, model: str, kind: type) -> Record | None:
         """Return the last record of this kind; not of impressions and feedback."""
+
+    def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
+        """Take out the records at these positions and all records of these impressions; return how many."""
 
     def store(self, name: str, content: bytes) -> None:
         """Keep bytes under a name, in place of what was there."""
@@ -58,6 +61,9 @@ class Log(Protocol):
     def rare(self, after: int = 0) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
 
+    def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
+        """Return a model's records of one kind behind a position; not of impressions and feedback."""
+
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""
 
@@ -69,6 +75,9 @@ class Log(Protocol):
 
     def is_led(self) -> bool:
         """Return whether any process learns from this log."""
+
+    def give_back(self) -> bool:
+        """Give room that is free back, as much as takes a moment; return whether there is more."""
 
     def try_to_lead(self) -> bool:
         """Return whether this process may learn: one at a time may, until it ends or loses its connection."""

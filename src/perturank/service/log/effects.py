@@ -7,6 +7,7 @@
 | open                       | clicks what was not shown           | 422      | none                            |
 | final                      | clicks something new                | 409      | none: the last word was said    |
 | closed by its window       | clicks something new                | late     | kept in the log, not learned    |
+| compacted, or erased       | anything                            | late     | none                            |
 | given, not yet in the log  | anything, for the first time        | early    | counts if the impression comes  |
 | never given                | anything                            | 404      | none                            |
 """
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from perturank.service import counting
-from perturank.service.entries import Closed, Deleted, Effect, Feedback, Impression, Record
+from perturank.service.entries import Closed, Compacted, Deleted, Effect, Erased, Feedback, Impression, Record
 from perturank.service.log import Transaction
 from perturank.service.refusals import Contradiction, Refused
 from perturank.service.sealing import made_at
@@ -38,6 +39,8 @@ def give_feedback(
         _check_shown(shown, clicks)
     if not news and (not final or any(entry.final for entry in given)):
         return "known"
+    if shown is None and made_at(impression) < _gone(transaction, model):
+        return "late"
     if any(entry.final for entry in given):
         raise Contradiction(f"the feedback was final before {news[0]!r} was clicked", "send final=true with the last")
     effect = _effect(transaction, model, impression, shown)
@@ -58,6 +61,13 @@ def _effect(transaction: Transaction, model: str, impression: bytes, shown: Reco
     if shown is None:
         return "late" if made_at(impression) < closed else "early"
     return "late" if shown.position <= closed else "counted"
+
+
+def _gone(transaction: Transaction, model: str) -> int:
+    """Return the position before which impressions may have been taken out of the log."""
+    base, wish = transaction.newest(model, Compacted), transaction.newest(model, Erased)
+    compacted = base.entry.through if base is not None and isinstance(base.entry, Compacted) else 0
+    return max(compacted, wish.position if wish is not None else 0)
 
 
 def through(transaction: Transaction, model: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from perturank.errors import BadInput
 from perturank.service.log import Log
 from perturank.service.log.sqlite import SqliteLog
+from perturank.service.settings import without_password
 
 try:  # an extra of its own
     from perturank.service.log import postgres
@@ -27,4 +28,6 @@ def open_log(url: str, *, create: bool = False) -> Log:
         if postgres is None:
             raise BadInput("psycopg is not installed", "run: pip install 'perturank[postgres]'")
         return postgres.PostgresLog(url, create=create)
-    raise BadInput(f"{url!r} is no address of a log", "write sqlite:///FILE or postgresql://USER@HOST/NAME")
+    raise BadInput(
+        f"{without_password(url)!r} is no address of a log", "write sqlite:///FILE or postgresql://USER@HOST/NAME"
+    )

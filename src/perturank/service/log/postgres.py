@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,14 +17,14 @@ import psycopg
 from psycopg import errors
 
 from perturank.errors import BadInput
-from perturank.service.entries import FREQUENT, KINDS, Entry, Record, decoded, encoded
+from perturank.service.entries import FREQUENT, KINDS, Entry, Record
 from perturank.service.log import sums
+from perturank.service.log.rows import COLUMNS, PAGE, End, paged, record
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
 FORMAT = 1
 TABLE = "perturank_sums"
-PAGE = 500
 STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
 SCHEMA = f"""
 CREATE TABLE perturank_head (one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint, at bigint,
@@ -42,7 +41,6 @@ CREATE INDEX perturank_rare_position ON perturank_log (position) WHERE kind NOT 
 CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
 """
 SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS}, body bytea, PRIMARY KEY (model, span, start))"
-COLUMNS = "position, at, model, impression, body"
 # A machine that vanishes without a word must not hold the lock for long.
 SESSION = """
 SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
@@ -128,22 +126,27 @@ class PostgresLog:
         return int(self._one("SELECT position FROM perturank_head")[0])
 
     def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
-        """Yield the records behind a position, in order, a page at a time."""
+        """Yield the records behind a position, in order."""
         end = self.tail() if through is None else through
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE position > %s AND position <= %s"
         query += " AND model = %s" if model is not None else ""
-        while after < end:
+
+        def fetch(after: int) -> list[Any]:
             arguments = (after, end) if model is None else (after, end, model)
-            rows = self._all(f"{query} ORDER BY position LIMIT {PAGE}", arguments)
-            if not rows:
-                return
-            yield from map(_record, rows)
-            after = rows[-1][0]
+            return self._all(f"{query} ORDER BY position LIMIT {PAGE}", arguments)
+
+        return paged(fetch, after, end)
 
     def rare(self, after: int = 0) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE position > %s AND kind NOT IN {FREQUENT} ORDER BY position"
-        return [_record(row) for row in self._all(query, (after,))]
+        return [record(row) for row in self._all(query, (after,))]
+
+    def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
+        """Return a model's records of one kind behind a position."""
+        where = f"kind NOT IN {FREQUENT} AND model = %s AND kind = %s AND position > %s"
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE {where} ORDER BY position"
+        return [record(row) for row in self._all(query, (model, KINDS[kind], after))]
 
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""
@@ -154,6 +157,14 @@ class PostgresLog:
         """Return the names of stored bytes that begin so."""
         query = 'SELECT name FROM perturank_blobs WHERE starts_with(name, %s) ORDER BY name COLLATE "C"'
         return [row[0] for row in self._all(query, (prefix,))]
+
+    def give_back(self) -> bool:
+        """Let new records take the room of those that are gone; the end of the table goes back to the disk."""
+        try:
+            self._connection().execute("VACUUM perturank_log, perturank_blobs")
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            raise NotReady("the database went away", "try it again in a moment") from None
+        return False
 
     def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
         """Return the running sums over these spans."""
@@ -200,21 +211,20 @@ class PostgresTransaction:
         self._connection = connection
         row = connection.execute("SELECT position, at FROM perturank_head FOR UPDATE").fetchone()
         assert row is not None
-        self._position: int = row[0]
         self.tally = sums.Tally()
-        self._at = max(int(row[1]), time.time_ns() // 1_000_000)
+        self._end = End(*row)
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
-        row = (self._position + 1, self._at, KINDS[type(entry)], model, impression, encoded(entry))
+        row = self._end.row(model, entry, impression)
         self._connection.execute("INSERT INTO perturank_log VALUES (%s, %s, %s, %s, %s, %s)", row)
-        self._position += 1
-        return self._position
+        self._end.position += 1
+        return self._end.position
 
     def finish(self) -> None:
         """Write where the log ends now, and bring the sums up to date."""
-        self.tally.write(self._execute, TABLE, self._at)
-        self._connection.execute("UPDATE perturank_head SET position = %s, at = %s", (self._position, self._at))
+        self.tally.write(self._execute, TABLE, self._end.at)
+        self._connection.execute("UPDATE perturank_head SET position = %s, at = %s", (self._end.position, self._end.at))
 
     def _execute(self, query: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
         return self._connection.execute(query.replace("?", "%s"), values)
@@ -222,13 +232,19 @@ class PostgresTransaction:
     def about(self, impression: bytes) -> list[Record]:
         """Return the records of one impression."""
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE impression = %s ORDER BY position"
-        return [_record(row) for row in self._connection.execute(query, (impression,))]
+        return [record(row) for row in self._connection.execute(query, (impression,))]
 
     def newest(self, model: str, kind: type) -> Record | None:
         """Return the last record of this kind."""
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE kind NOT IN {FREQUENT} AND model = %s AND kind = %s"
         row = self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
-        return row and _record(row)
+        return row and record(row)
+
+    def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
+        """Take records out; return how many."""
+        execute = self._connection.execute
+        n = execute("DELETE FROM perturank_log WHERE position = ANY(%s)", (list(positions),)).rowcount
+        return n + execute("DELETE FROM perturank_log WHERE impression = ANY(%s)", (list(impressions),)).rowcount
 
     def store(self, name: str, content: bytes) -> None:
         """Keep bytes under a name."""
@@ -255,7 +271,3 @@ class PostgresTransaction:
 def _leads(connection: psycopg.Connection[Any]) -> bool:
     query = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()"
     return connection.execute(query).fetchone() is not None
-
-
-def _record(row: tuple[int, int, str, bytes | None, bytes]) -> Record:
-    return Record(row[0], row[1], row[2], row[3], decoded(row[4]))

@@ -7,21 +7,22 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from perturank.errors import BadInput
-from perturank.service.entries import FREQUENT, KINDS, Entry, Record, decoded, encoded
+from perturank.service.entries import FREQUENT, KINDS, Entry, Record
 from perturank.service.log import sums
-from perturank.service.refusals import LogFull
+from perturank.service.log.rows import COLUMNS, PAGE, End, paged, record
+from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
 FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
-PAGE = 500  # records read at once
+INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
+PAGES_AT_ONCE = 2000  # given back while others wait
 
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -35,7 +36,6 @@ CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 """
 SUMS = f"CREATE TABLE IF NOT EXISTS sums ({sums.COLUMNS}, body BLOB, PRIMARY KEY (model, span, start)) WITHOUT ROWID"
-COLUMNS = "position, at, model, impression, body"
 
 
 class SqliteLog:
@@ -49,8 +49,9 @@ class SqliteLog:
         self._mine = threading.local()
         self._connections: list[sqlite3.Connection] = []
         try:
+            path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
-        except sqlite3.DatabaseError as error:
+        except (OSError, sqlite3.DatabaseError) as error:
             raise BadInput(f"{path} cannot be opened as a log ({error})", "name another file, or a backup") from None
         self.secret: bytes = self._meta("secret")
 
@@ -72,6 +73,7 @@ class SqliteLog:
             connection = sqlite3.connect(
                 self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
             )
+            connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file alone, and comes first
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self._mine.connection = connection
@@ -91,6 +93,8 @@ class SqliteLog:
                 yield writing
                 writing.finish()
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise NotReady("another process has been writing for long", "send it again in a moment") from None
             raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
 
     def tail(self) -> int:
@@ -98,24 +102,29 @@ class SqliteLog:
         return self._connection().execute("SELECT max(position) FROM log").fetchone()[0] or 0
 
     def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
-        """Yield the records behind a position, in order; a page at a time, so that writers are not held up."""
+        """Yield the records behind a position, in order."""
         end = self.tail() if through is None else through
         query = f"SELECT {COLUMNS} FROM log WHERE position > ? AND position <= ?"
         query += " AND model = ?" if model is not None else ""
-        while after < end:
+
+        def fetch(after: int) -> list[Any]:
             arguments = (after, end) if model is None else (after, end, model)
-            rows = self._connection().execute(f"{query} ORDER BY position LIMIT {PAGE}", arguments).fetchall()
-            if not rows:
-                return
-            yield from map(_record, rows)
-            after = rows[-1][0]
+            return self._connection().execute(f"{query} ORDER BY position LIMIT {PAGE}", arguments).fetchall()
+
+        return paged(fetch, after, end)
 
     def rare(self, after: int = 0) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         # Without the hint SQLite walks through all impressions.
         where = f"position > ? AND kind NOT IN {FREQUENT}"
         query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
-        return [_record(row) for row in self._connection().execute(query, (after,))]
+        return [record(row) for row in self._connection().execute(query, (after,))]
+
+    def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
+        """Return a model's records of one kind behind a position."""
+        query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ? AND position > ?"
+        rows = self._connection().execute(f"{query} ORDER BY position", (model, KINDS[kind], after))
+        return [record(row) for row in rows]
 
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""
@@ -140,6 +149,21 @@ class SqliteLog:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
                 return True
+        return False
+
+    def give_back(self) -> bool:
+        """Give some free pages back to the disk; return whether there are more."""
+        connection = self._connection()
+        try:
+            if connection.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):  # made by an earlier version
+                connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+                connection.execute("VACUUM")
+            connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+            if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
+                return True
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # old pages are in the -wal file too
+        except sqlite3.OperationalError as error:
+            raise LogFull(f"the log cannot be made smaller ({error})", "make room, or try again") from None
         return False
 
     def try_to_lead(self) -> bool:
@@ -179,32 +203,40 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
-        self._position: int = row[0] if row else 0
-        last: int = row[1] if row else 0
         self.tally = sums.Tally()
-        self._at = max(last, time.time_ns() // 1_000_000)  # a clock that is set back does not turn the log around
+        self._end = End(*(row or (0, 0)))
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
-        row = (self._position + 1, self._at, KINDS[type(entry)], model, impression, encoded(entry))
+        row = self._end.row(model, entry, impression)
         self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
-        self._position += 1
-        return self._position
+        self._end.position += 1
+        return self._end.position
 
     def finish(self) -> None:
         """Bring the sums up to date."""
-        self.tally.write(self._connection.execute, "sums", self._at)
+        self.tally.write(self._connection.execute, "sums", self._end.at)
 
     def about(self, impression: bytes) -> list[Record]:
         """Return the records of one impression."""
         query = f"SELECT {COLUMNS} FROM log WHERE impression = ? ORDER BY position"
-        return [_record(row) for row in self._connection.execute(query, (impression,))]
+        return [record(row) for row in self._connection.execute(query, (impression,))]
 
     def newest(self, model: str, kind: type) -> Record | None:
         """Return the last record of this kind."""
         query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ?"
         row = self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
-        return row and _record(row)
+        return row and record(row)
+
+    def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
+        """Take records out, with zeros in their place; return how many."""
+        self._connection.execute("PRAGMA secure_delete = ON")
+        try:
+            n = self._connection.executemany("DELETE FROM log WHERE position = ?", [(p,) for p in positions]).rowcount
+            gone = self._connection.executemany("DELETE FROM log WHERE impression = ?", [(i,) for i in impressions])
+            return max(n, 0) + max(gone.rowcount, 0)
+        finally:
+            self._connection.execute("PRAGMA secure_delete = OFF")
 
     def store(self, name: str, content: bytes) -> None:
         """Keep bytes under a name."""
@@ -234,7 +266,3 @@ def _exclusive(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         if connection.in_transaction:  # SQLite ends it by itself on a full disk
             connection.execute("ROLLBACK")
         raise
-
-
-def _record(row: tuple[int, int, str, bytes | None, bytes]) -> Record:
-    return Record(row[0], row[1], row[2], row[3], decoded(row[4]))

@@ -1,0 +1,99 @@
+"""How long the dashboard's questions take over logs of different lengths: `python benchmarks/dashboard.py [LENGTH…]`.
+
+The logs hold real impressions and feedback with the sums that the service keeps beside them, spread over thirty days.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+from perturank.service import counting
+from perturank.service.entries import Changed, Impression
+from perturank.service.log.effects import give_feedback
+from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
+from perturank.service.metering import Meter
+from perturank.service.pulse import Pulse
+from perturank.service.sealing import fresh
+from perturank.service.service import Service
+from perturank.service.settings import ServeSettings
+from perturank.service.spec import Spec
+from perturank.service.watching import Watch
+
+LENGTHS = (1_000, 100_000, 1_000_000)
+TRANSACTIONS = 1_000  # in which each log is written, so that all have sums over the same minutes and hours
+REPEATS = 50
+DAYS = 30
+IDS = [f"document {i}" for i in range(10)]
+
+
+def filled(log: SqliteLog, n: int) -> None:
+    """Write n impressions, each with a click, as if they had come over thirty days."""
+    with log.transaction() as transaction:
+        transaction.append("m", Changed(0, Spec(n_features=5, ranker="p2linrank").checked()))
+    entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0")
+    amounts = counting.shown(entry, [True, False] * 5)
+    began = time.time_ns() // 1_000_000 - DAYS * 86_400_000
+    at_once = max(1, n // TRANSACTIONS)
+    for first in range(0, n, at_once):
+        with log.transaction() as transaction:
+            transaction._end.at = began + first * DAYS * 86_400_000 // n
+            for i in range(first, min(first + at_once, n)):
+                _shown(transaction, entry, amounts, IDS[i % 10])
+
+
+def _shown(transaction: SqliteTransaction, entry: Impression, amounts: dict[str, float], clicked: str) -> None:
+    name = fresh(0)
+    transaction.append("m", entry, name)
+    transaction.tally.add("m", amounts)
+    give_feedback(transaction, "m", name, [clicked], True)
+
+
+def median_of(ask: Callable[[], object]) -> float:
+    """Return the median seconds of a question."""
+    found = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        ask()
+        found.append(time.perf_counter() - began)
+    return statistics.median(found)
+
+
+def measured(folder: Path, n: int) -> str:
+    """Return one line of the table."""
+    log = SqliteLog(folder / f"{n}.db")
+    filled(log, n)
+    service = Service(log, ServeSettings(compile_first=False))
+    watch, meter = Watch(service, Pulse()), Meter()
+    questions: tuple[Callable[[], object], ...] = (
+        watch._overview,
+        lambda: watch.history("m", "minutes"),
+        lambda: watch.history("m", "hours"),
+        lambda: meter.page(watch),
+    )
+    times = [f"{1000 * median_of(ask):.2f}" for ask in questions]
+    rows = len(log.sums((0, 60, 3600)))
+    service.close()
+    log.close()
+    return f"| {n:,} | {(folder / f'{n}.db').stat().st_size / 1e6:.0f} MB | {rows} | {' | '.join(times)} |"
+
+
+def main() -> None:
+    """Print a table: milliseconds, medians."""
+    lengths = [int(word) for word in sys.argv[1:]] or LENGTHS
+    typer.echo(
+        "| impressions | log | rows of sums | overview | minutes | hours | /metrics |\n|---|---|---|---|---|---|---|"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for n in lengths:
+            typer.echo(measured(Path(folder), n))
+
+
+if __name__ == "__main__":
+    main()

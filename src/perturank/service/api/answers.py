@@ -1,0 +1,109 @@
+"""What the service answers beside lists and feedback, as the OpenAPI document describes it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perturank.service.spec import Spec
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A model: what is served, what is pinned, since which position of the log it learns."""
+
+    model: str
+    version: int
+    learned: int
+    pinned: int | None
+    generation: int
+    spec: Spec
+
+
+class Models(msgspec.Struct, frozen=True):
+    """All models, by name."""
+
+    models: list[Described]
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version: how many impressions it has learned, when (milliseconds since 1970), and whether it is stored."""
+
+    version: int
+    learned: int
+    at: int
+    digest: str
+    stored: bool
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """A model's versions, newest first."""
+
+    served: int
+    pinned: int | None
+    versions: list[Version]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The learner will do it."""
+
+    status: Literal["accepted"]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A document where the best estimate has it; the last three where the ranker knows certain orders."""
+
+    id: str
+    score: float
+    scores: list[float]
+    certainly_after: list[str] | msgspec.UnsetType = msgspec.UNSET
+    free: list[str] | msgspec.UnsetType = msgspec.UNSET
+    certain: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A document in the graph of certain orders: its layer, and which nodes stand certainly and directly before it."""
+
+    id: str
+    layer: int
+    after: list[int]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How often a document stands at each place."""
+
+    id: str
+    places: list[int]
+
+
+class Draws(msgspec.Struct, frozen=True):
+    """Lists that were drawn to see what chance would show."""
+
+    lists: int
+    different: int
+    documents: list[Standing]
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why documents stand where they do; the graph and the share of certain pairs where there are certain orders."""
+
+    model: str
+    version: int
+    ranking: list[Place]
+    graph: list[Node] | None
+    certain_pairs: float | None
+    draws: Draws | None
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether every list is answered at once, and what is wrong."""
+
+    status: Literal["ready", "compiling", "failing"]
+    to_compile: int
+    faults: list[str]

@@ -1,0 +1,244 @@
+"""Retention: a model's whole state becomes its base, and the records that have made it are taken out of the log.
+
+One transaction writes base and record; only then are records taken out, a page at a time, and that can be
+broken off and begun again at any point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from perturank.errors import BadInput
+from perturank.service import replaying, resuming, snapshots
+from perturank.service.changing import last_version
+from perturank.service.entries import (
+    Batch,
+    Changed,
+    Closed,
+    Compacted,
+    Deleted,
+    Erased,
+    Feedback,
+    Imported,
+    Impression,
+    Record,
+    RolledBack,
+    Snapshot,
+)
+from perturank.service.log import Log, Transaction
+from perturank.service.retention import Retention
+from perturank.service.sealing import source_seal
+
+REMOVED = "records removed"  # how many positions are empty: `log verify` counts them
+AT_ONCE = 500  # impressions or other records taken out while others wait
+
+Guard = Callable[[Transaction], None]
+
+
+def known(log: Log) -> list[str]:
+    """Return the names of all models that the log has ever known."""
+    return list(dict.fromkeys(record.model for record in log.rare() if isinstance(record.entry, Changed)))
+
+
+def compact(log: Log, model: str, retention: Retention) -> Compacted | None:
+    """Give a model the newest base that the retention allows, and take out what came before; None: there is none."""
+    record = chosen(log, model, retention)
+    found = None
+    if record is not None:
+        recall = replaying.recalled(log)
+        state = resuming.nearest(log, model, recall, record.position)
+        state = replaying.followed(log, state, record.position)
+        content = None if state.ranker is None else resuming.stored(state)
+        found = based(log, model, content, record.position)
+    for _ in sweep(log, model):
+        pass
+    return found
+
+
+def chosen(log: Log, model: str, retention: Retention) -> Record | None:
+    """Return the record after which a model may have its next base: a version, or the model's end."""
+    now = next((record.at for record in log.read(after=log.tail() - 1)), 0)
+    base, ends = resuming.base_of(log, model), log.all_of(model, Deleted)
+    known = max(base.at if base is not None else 0, ends[-1].position if ends else 0)
+    published = [(r, r.entry) for r in log.all_of(model, Snapshot, after=known) if isinstance(r.entry, Snapshot)]
+    for record, snapshot in reversed(published):
+        if retention.lets_go(now - record.at, n_since(snapshot, published[-1][1])):
+            return _before_roll_backs(log, model, record, {each.version: r for r, each in published})
+    n = published[-1][1].learned if published else retention.impressions or 0
+    return ends[-1] if ends and retention.lets_go(now - ends[-1].at, n) else None
+
+
+def n_since(then: Snapshot, now: Snapshot) -> int:
+    """Return how many impressions were learned between two versions, at least."""
+    return now.learned - then.learned if now.generation == then.generation else now.learned
+
+
+def _before_roll_backs(log: Log, model: str, record: Record, published: dict[int, Record]) -> Record:
+    """Return the record, or an earlier version that is gone back to later: it must be rebuilt then."""
+    for back in log.all_of(model, RolledBack, after=record.position):
+        aim = published.get(back.entry.version) if isinstance(back.entry, RolledBack) else None
+        if aim is not None and aim.position < record.position:
+            return _before_roll_backs(log, model, aim, published)
+    return record
+
+
+def based(
+    log: Log, model: str, content: bytes | None, at: int, *, keeps: bool = False, guard: Guard | None = None
+) -> Compacted | None:
+    """Make a stored state (None: of a model that is gone) the model's base; None: something stands against it.
+
+    `keeps`: the records before it stay, but for those of sources that are to be erased.
+    """
+    said = {"at": at} if content is None else resuming.header(content, f"the state of {model}")
+    is_behind = _is_behind(log, model, said["at"])
+    with log.transaction() as transaction:
+        if guard is not None:
+            guard(transaction)
+        entry = _entry(log, transaction, model, said, keeps)
+        if entry is not None:
+            transaction.append(model, entry)
+            _store(log, transaction, model, content, entry)
+            if is_behind:
+                transaction.remove(snapshots.state_name(model))
+    return entry
+
+
+def _is_behind(log: Log, model: str, at: int) -> bool:
+    """Return whether the learner's own stored state is older than this, or damaged: of no more use than a base."""
+    name = snapshots.state_name(model)
+    content = log.stored(name)
+    try:
+        return content is not None and int(resuming.header(content, name)["at"]) <= at
+    except BadInput:
+        return True
+
+
+def _entry(log: Log, transaction: Transaction, model: str, said: dict[str, Any], keeps: bool) -> Compacted | None:
+    """Return what is to be said of a state with this header as the base; None: it cannot be one."""
+    before = transaction.newest(model, Compacted)
+    earlier = before.entry if before is not None and isinstance(before.entry, Compacted) else None
+    at, version = said["at"], said.get("version", 0) + bool(said.get("unpublished"))
+    if (earlier is not None and earlier.at >= at) or _is_contradicted(log, model, at, version):
+        return None
+    waiting = said.get("waiting_from")
+    through = at if waiting is None else min(at, waiting - 1)
+    if keeps:
+        through = earlier.through if earlier is not None else 0
+    if "digest" not in said:  # the model is gone, but should it come back, its versions count on
+        return Compacted(at, through, last_version(transaction, model), 0, b"")
+    return Compacted(at, through, version, said["learned"], bytes.fromhex(said["digest"]))
+
+
+def _is_contradicted(log: Log, model: str, at: int, version: int) -> bool:
+    """Return whether the model has ended since, or has gone back to a version that the base does not know."""
+    backs = (record.entry for record in log.all_of(model, RolledBack, after=at))
+    return bool(log.all_of(model, Deleted, after=at)) or any(
+        isinstance(back, RolledBack) and back.version < version for back in backs
+    )
+
+
+def _store(log: Log, transaction: Transaction, model: str, content: bytes | None, entry: Compacted) -> None:
+    """Store the base in place of the one before, and drop what only led up to it."""
+    if content is None:
+        transaction.remove(snapshots.base_name(model))
+    else:
+        transaction.store(snapshots.base_name(model), content)
+    for name in log.names(snapshots.mark_prefix(model)):
+        if name <= snapshots.mark_name(model, entry.version):
+            transaction.remove(name)
+    later = {r.entry.blob for r in log.all_of(model, Imported, after=entry.at) if isinstance(r.entry, Imported)}
+    for name in log.names(f"{model}/imported/"):
+        if name not in later:
+            transaction.remove(name)
+
+
+@dataclass(frozen=True)
+class Superfluous:
+    """The records of a model that its base has made superfluous, or that a source wants to be gone."""
+
+    base: Compacted
+    erased: dict[bytes, int]  # sealed sources, and up to where they are erased
+    closed: int  # the newest closing, which says what is late
+    stored: frozenset[int]  # versions whose bytes are there
+    secret: bytes
+
+    @property
+    def through(self) -> int:
+        """The position after which there are none."""
+        return max([self.base.through, *self.erased.values()])
+
+    def __contains__(self, record: Record) -> bool:
+        old = record.position <= self.base.through
+        match record.entry:
+            case Impression(source=source):
+                return old or record.position <= self._erased_through(source)
+            case Feedback() | Batch():
+                return old
+            case Closed():
+                return old and record.position != self.closed
+            case Snapshot(version=version):
+                return old and version < self.base.version and version not in self.stored
+            case _:
+                return False
+
+    def _erased_through(self, source: str | None) -> int:
+        return 0 if source is None or not self.erased else self.erased.get(source_seal(source, self.secret), 0)
+
+
+def sweep(log: Log, model: str) -> Iterator[int]:
+    """Take out what is superfluous; yields, after each page, how many records went."""
+    goes = _superfluous(log, model)
+    if goes is None:
+        return
+    positions, names = [], []
+    for record in log.read(through=goes.through, model=model):
+        if record in goes and isinstance(record.entry, Impression) and record.impression is not None:
+            names.append(record.impression)
+        elif record in goes:
+            positions.append(record.position)
+        if len(positions) + len(names) >= AT_ONCE:
+            yield _cut(log, positions, names)
+            positions, names = [], []
+    yield _cut(log, positions, names)
+    with log.transaction() as transaction:
+        transaction.remember(_swept(model), goes.base.at)
+    while log.give_back():
+        yield 0
+
+
+def _superfluous(log: Log, model: str) -> Superfluous | None:
+    """Return what is still to be taken out of the log; None: nothing is."""
+    base = resuming.base_of(log, model)
+    with log.transaction() as transaction:
+        swept, closed = transaction.remembered(_swept(model)), transaction.newest(model, Closed)
+    if base is None or swept >= base.at:
+        return None
+    wishes = [record for record in log.all_of(model, Erased, after=swept) if record.position <= base.at]
+    erased = {record.entry.source: record.position for record in wishes if isinstance(record.entry, Erased)}
+    stored = frozenset(snapshots.versions(log, model))
+    return Superfluous(base, erased, closed.position if closed is not None else 0, stored, log.secret)
+
+
+def n_removed(log: Log) -> int:
+    """Return how many records were ever taken out."""
+    with log.transaction() as transaction:
+        return transaction.remembered(REMOVED)
+
+
+def is_swept(log: Log, model: str, position: int) -> bool:
+    """Return whether everything is taken out that a base after this position asks for."""
+    with log.transaction() as transaction:
+        return transaction.remembered(_swept(model)) >= position
+
+
+def _swept(model: str) -> str:
+    return f"{model} swept"
+
+
+def _cut(log: Log, positions: list[int], names: list[bytes]) -> int:
+    with log.transaction() as transaction:
+        n = transaction.cut(positions, names)
+        transaction.remember(REMOVED, transaction.remembered(REMOVED) + n)
+    return n

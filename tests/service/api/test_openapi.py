@@ -1,0 +1,94 @@
+"""The OpenAPI document against the running service: whatever it allows or forbids, the answers are as it says."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.transport.serialization import Binary
+from serving import Serving
+
+from perturank.service.api.openapi import document
+from perturank.service.api.routes import ROUTES
+
+MODEL = {"n_features": 1, "ranker": "random", "places": 4}
+SCHEMA = schemathesis.openapi.from_dict(document())
+OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok)}
+ENDLESS = "GET /v1/live"  # a stream: tests/service/api/test_watch.py reads it
+# Of what the schema allows, more is refused than it can say: as many features as the model has, ids that differ.
+BEYOND_THE_SCHEMA: list[Any] = [positive_data_acceptance]
+
+
+@schemathesis.serializer("application/msgpack")
+def packed(context: Any, value: Any) -> bytes:
+    """Return a generated body as MessagePack; features and prior stand in the schema as base64."""
+    if isinstance(value, dict):
+        value = value | {name: raw(value[name]) for name in ("features", "prior") if name in value}
+    try:
+        return msgspec.msgpack.encode(value)
+    except OverflowError:
+        return b"\xc1"
+
+
+@schemathesis.serializer("application/vnd.safetensors")
+def file(context: Any, value: Any) -> bytes:
+    """Return a generated file."""
+    return value.data if isinstance(value, Binary) else msgspec.json.encode(value)
+
+
+def raw(value: Any) -> Any:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        return value
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("serving")
+    started = Serving(folder, PERTURANK_LEARNER="none", PERTURANK_COMPILE_FIRST="false").ready()
+    yield started
+    started.kill()
+
+
+def test_the_document_can_be_read_whole() -> None:
+    assert len(OPERATIONS) == len(ROUTES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("label", [label for label in OPERATIONS if label != ENDLESS])
+def test_every_answer_is_as_the_document_says(label: str, serving: Serving, is_long: bool) -> None:
+    with serving.client() as client:
+        client.put_model("m", **MODEL)
+    operation = OPERATIONS[label]
+    modes = [GenerationMode.POSITIVE]
+    if operation.body or operation.path_parameters:
+        modes.append(GenerationMode.NEGATIVE)
+    anything = st.one_of([operation.as_strategy(generation_mode=mode) for mode in modes])
+
+    @settings(
+        max_examples=500 if is_long else 20,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=anything, is_known=st.booleans())
+    def conforms(case: Case[Any], is_known: bool) -> None:
+        if is_known and "model" in case.path_parameters and case.method != "DELETE":
+            case.path_parameters["model"] = "m"
+        case.call_and_validate(base_url=serving.url, excluded_checks=BEYOND_THE_SCHEMA, timeout=60)
+
+    conforms()
+    assert httpx.get(f"{serving.url}/healthz").status_code == 200

@@ -1,0 +1,132 @@
+"""What the dashboard and Prometheus are told is what happened."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import Any
+
+import pytest
+from service_small import N_FEATURES, PLACES, rows
+from starlette.testclient import TestClient
+
+from perturank.service.log.sums import TOTAL
+from perturank.service.metering import Meter
+from perturank.service.pulse import Pulse
+from perturank.service.recent import Recent
+from perturank.service.sampling import Sampler
+from perturank.service.service import Service
+from perturank.service.watching import Watch
+
+MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
+
+
+def documents(seed: int = 0, n: int = 6) -> list[dict[str, Any]]:
+    return [{"id": f"d{i}", "features": row.tolist()} for i, row in enumerate(rows(n, seed))]
+
+
+@pytest.fixture
+def lived(http: TestClient) -> TestClient:
+    """Show three lists: one clicked at places 1 and 3, one at 2, one not."""
+    http.put("/v1/models/m", json=MODEL).raise_for_status()
+    for seed, places in enumerate(([0, 2], [1], [])):
+        shown = http.post("/v1/models/m/rank", json={"documents": documents(seed), "query": f"q{seed}"}).json()
+        clicks = [shown["ranking"][place]["id"] for place in places]
+        said = {"impression": shown["impression"], "clicks": clicks, "final": True}
+        http.post("/v1/models/m/feedback", json=said).raise_for_status()
+    http.post("/v1/models/m/rank", json={"documents": documents(9, 2), "mode": "exploit"}).raise_for_status()
+    return http
+
+
+def test_the_overview_counts_lists_clicks_and_places(lived: TestClient) -> None:
+    moment = lived.get("/v1/overview").json()
+    (model,) = moment["models"]
+    total = model["total"]
+    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0}
+    assert total["feedback"] == {"recorded": 3, "early": 0, "late": 0}
+    assert [(each["shown"], each["clicks"]) for each in total["by_place"]] == [(4, 1), (4, 1), (3, 1), (3, 0)]
+    assert 0 <= total["certain_places"] <= 1
+    assert total["exploration"]["lists"] == 3
+    assert total["exploration"]["shown"] == pytest.approx((1 + 1 / 2) / 3)
+    assert model["lag"] > 0  # nobody learns here
+    assert [alarm["name"] for alarm in moment["alarms"]] == ["no learner"]
+    assert sum(moment["traffic"]["rank"]["per_second"]) <= 4
+
+
+def test_history_says_the_same_by_the_minute(lived: TestClient) -> None:
+    answer = lived.get("/v1/models/m/history").json()
+    assert sum(bucket["clicks"] for bucket in answer["buckets"]) == 3
+    assert lived.get("/v1/models/m/history", params={"span": "hours"}).json()["buckets"] == []
+    assert lived.get("/v1/models/m/history", params={"span": "years"}).status_code == 422
+    assert lived.get("/v1/models/none/history").status_code == 404
+
+
+def test_prometheus_is_told_of_clicks_lag_shares_and_alarms(lived: TestClient) -> None:
+    page = lived.get("/metrics").text
+    assert 'perturank_lists_total{mode="learn",model="m"} 3.0' in page
+    assert 'perturank_clicks_total{model="m",place="3"} 1.0' in page
+    assert 'perturank_shown_total{model="m",place="1"} 4.0' in page
+    assert float(re.findall(r'perturank_learning_lag_seconds{model="m"} (\S+)', page)[0]) > 0
+    assert 'perturank_alarm{model="",name="no learner"} 1.0' in page
+    for name in ("update_seconds_sum", "uncertain_share_count", "exploration_cost", "places_total", "log_bytes"):
+        assert f"perturank_{name}" in page
+    assert len(re.findall("^# TYPE perturank_version gauge", page, re.M)) == 1
+
+
+def test_recent_queries_are_listed_and_explained_as_they_were_ranked(lived: TestClient) -> None:
+    queries = lived.get("/v1/models/m/recent").json()["queries"]
+    assert [(each["query"], each["documents"]) for each in queries] == [(None, 2), ("q2", 6), ("q1", 6), ("q0", 6)]
+    asked = {"recent": queries[1]["number"], "draws": 50}
+    by_number = lived.post("/v1/models/m/explain", json=asked).json()
+    by_documents = lived.post("/v1/models/m/explain", json={"documents": documents(2), "draws": 50}).json()
+    assert by_number["ranking"] == by_documents["ranking"]
+    assert sum(sum(each["places"]) for each in by_number["draws"]["documents"]) == 50 * PLACES
+    assert len(by_number["graph"]) == 6
+    assert 0 <= by_number["certain_pairs"] <= 1
+    assert lived.post("/v1/models/m/explain", json={"recent": 10**6}).status_code == 404
+    assert lived.post("/v1/models/m/explain", json={}).status_code == 422
+
+
+def test_a_deleted_model_leaves_nothing_to_look_at(lived: TestClient) -> None:
+    lived.delete("/v1/models/m").raise_for_status()
+    lived.put("/v1/models/m", json=MODEL).raise_for_status()
+    assert lived.get("/v1/models/m/recent").json()["queries"] == []
+    assert lived.get("/v1/models/m/history").json()["buckets"] == []
+
+
+def test_the_newest_query_is_asked_for_its_uncertain_pairs(lived: TestClient, service: Service) -> None:
+    recent = Recent()
+    recent.note("m", None, [f"d{i}" for i in range(6)], rows(6), None)
+    sampler = Sampler(service, recent)
+    sampler.look()
+    sampler.look()  # nothing new: nothing is added
+    service.committer.submit(lambda transaction: None).result()
+    (total,) = (row.body.amounts for row in service.log.sums((TOTAL,)))
+    assert total["sampled queries"] == 1
+    assert 0 <= total["uncertain share"] <= 1
+
+
+def test_what_is_asked_walks_through_no_entries_of_the_log(lived: TestClient, service: Service) -> None:
+    watch, asked = Watch(service, Pulse()), list[str]()
+    connection = service.log._connection()  # type: ignore[attr-defined]
+    connection.set_trace_callback(asked.append)
+    watch.overview()
+    watch.history("m", "minutes")
+    Meter().page(watch)
+    connection.set_trace_callback(None)
+    assert any("FROM sums" in query for query in asked)
+    plans = [row[3] for query in asked for row in connection.execute(f"EXPLAIN QUERY PLAN {query}")]
+    assert [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith("SCAN sums")] == []
+    about_log = {query for query in asked if " log" in query}
+    assert about_log <= {"SELECT max(position) FROM log"}  # which looks at the last one
+
+
+def test_events_come_one_after_another_until_the_service_stops(lived: TestClient, service: Service) -> None:
+    threading.Timer(1.5, service.stopping.set).start()
+    with lived.stream("GET", "/v1/live") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert stream.headers["cache-control"] == "no-store"
+        seen = [json.loads(line.removeprefix("data: ")) for line in stream.iter_lines() if line.startswith("data: ")]
+    assert seen
+    assert all(moment["models"][0]["model"] == "m" for moment in seen)

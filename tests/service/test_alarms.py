@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perturank.service.alarms import Facts, alarms
+
+WELL = Facts(is_led=True, room=10**10, seconds_since_full=None, failed=0, lags={"m": 1.0}, faults={})
+
+
+def test_a_service_that_is_well_has_no_alarm() -> None:
+    assert alarms(WELL) == []
+    assert alarms(replace(WELL, room=None, seconds_since_full=3600.0)) == []
+
+
+@pytest.mark.parametrize(
+    "change, name, model",
+    [
+        ({"is_led": False}, "no learner", None),
+        ({"is_led": None}, "log away", None),
+        ({"room": 1000}, "little room", None),
+        ({"seconds_since_full": 1.0}, "log full", None),
+        ({"failed": 2}, "failures", None),
+        ({"lags": {"m": 31.0, "n": 2.0}}, "lag", "m"),
+        ({"faults": {"n": "version 3 of 'n' is damaged"}}, "damaged version", "n"),
+    ],
+)
+def test_each_thing_that_is_wrong_has_its_alarm(change: dict[str, object], name: str, model: str | None) -> None:
+    (found,) = alarms(replace(WELL, **change))  # type: ignore[arg-type]
+    assert (found.name, found.model) == (name, model)
+    assert found.says.endswith(".")
+    assert found.remedy.endswith(".")

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from service_small import bits, clicked, created, impression, learned, lived, served, shown, spec
+
+from perturank.errors import BadInput
+from perturank.service import changing, compacting, snapshots
+from perturank.service.compacting import compact, sweep
+from perturank.service.entries import Changed, Compacted, Deleted, Impression, RolledBack, Snapshot
+from perturank.service.learner import Learner
+from perturank.service.log import Log
+from perturank.service.log.effects import give_feedback
+from perturank.service.log.sqlite import SqliteLog
+from perturank.service.refusals import NotKnown
+from perturank.service.replaying import rebuilt, same_as_stored, whole
+from perturank.service.resuming import base_of
+from perturank.service.retention import Retention
+from perturank.service.verifying import faults
+
+NOTHING = Retention(impressions=0)
+
+
+def n_impressions(log: Log) -> int:
+    return sum(isinstance(record.entry, Impression) for record in log.read())
+
+
+def forget_state(log: Log) -> None:
+    with log.transaction() as transaction:
+        transaction.remove(snapshots.state_name("m"))
+
+
+def test_a_replay_begins_at_the_base_and_meets_the_same_bits(either: Log) -> None:
+    created(either, ranker="p2linrank")
+    learner = learned(either, spec("p2linrank"), 2)
+    assert n_impressions(either) == 6
+    found = compact(either, "m", Retention(impressions=3))
+    assert found is not None
+    assert (found.version, found.learned, n_impressions(either)) == (1, 3, 3)
+    lived(either, spec("p2linrank"), 3, 20)
+    learner.step()
+    report = rebuilt(either, "m")
+    assert (report.begins, report.checked, report.differs) == (found.at, 3, None)
+    assert same_as_stored(either, report)
+    assert snapshots.digest(report.ranker, whole=True) == bits(learner)
+    assert list(faults(either)) == []
+    again = Learner(either)  # no state was stored: it goes on from the base
+    again.catch_up()
+    assert bits(again) == bits(learner)
+
+
+def test_a_base_of_everything_is_still_compared_with_its_version(log: Log) -> None:
+    created(log)
+    learned(log, spec(), 2)
+    found = compact(log, "m", NOTHING)
+    assert found is not None
+    assert n_impressions(log) == 0
+    report = rebuilt(log, "m")
+    assert (report.checked, report.differs, report.state.learned) == (1, None, 6)
+    assert same_as_stored(log, report)
+    assert compact(log, "m", NOTHING) is None  # nothing came since
+
+
+def test_a_replay_goes_back_to_the_base_and_no_further(log: Log) -> None:
+    created(log)
+    learner = learned(log, spec(), 2)
+    first = log.all_of("m", Snapshot)[0].position
+    compact(log, "m", Retention(impressions=3))
+    lived(log, spec(), 2, 9)
+    learner.step()
+    assert rebuilt(log, "m", at=first).state.learned == 3
+    assert rebuilt(log, "m", at=log.tail()).state.learned == 8
+    with pytest.raises(NotKnown, match=f"position {first - 1} lies before the base of model 'm'.*from {first} on"):
+        rebuilt(log, "m", at=first - 1)
+
+
+def test_a_sweep_that_is_broken_off_loses_nothing_and_is_finished_later(
+    either: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "AT_ONCE", 2)
+    created(either)
+    learner = learned(either, spec(), 3)
+    record = compacting.chosen(either, "m", NOTHING)
+    assert record is not None
+    learner.close()
+    content = either.stored(snapshots.state_name("m"))
+    assert compacting.based(either, "m", content, 0) is not None
+    for n_pages in range(3):  # killed before the first page, after one, after two
+        for _ in zip(range(n_pages), sweep(either, "m"), strict=False):
+            pass
+        assert list(faults(either)) == []
+        assert rebuilt(either, "m").differs is None
+    assert n_impressions(either) > 0
+    other = Learner(either)
+    while other.step() or not other.is_tidy:
+        pass
+    assert n_impressions(either) == 0
+    assert bits(other) == bits(learner)
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from perturank.service import compacting, snapshots
+from perturank.service.log.sqlite import SqliteLog
+
+def held(transaction):
+    if sys.argv[2] == "base":
+        print("writing", flush=True)
+        time.sleep(600)
+
+compacting.AT_ONCE = 2
+log = SqliteLog(Path(sys.argv[1]))
+compacting.based(log, "m", log.stored(snapshots.state_name("m")), 0, guard=held)
+for _ in compacting.sweep(log, "m"):
+    print("page", flush=True)
+    time.sleep(600 if sys.argv[2] == "sweep" else 0)
+"""
+
+
+@pytest.mark.kill
+def test_killed_while_it_writes_the_base_or_sweeps_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    created(log)
+    learner = learned(log, spec(), 3)
+    learner.close()
+    for when, n_left in (("base", 9), ("sweep", 7), ("end", 0)):
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(path), when], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        if when != "end":
+            child.kill()
+        child.communicate()
+        assert n_impressions(log) == n_left
+        assert list(faults(log)) == []
+        report = rebuilt(log, "m")
+        assert (report.differs, report.begins > 0) == (None, when != "base")
+        assert snapshots.digest(report.ranker, whole=True) == bits(learner)
+    log.close()
+
+
+def test_a_base_that_cannot_be_written_leaves_everything_as_it_was(log: Log) -> None:
+    created(log)
+    learner = learned(log, spec(), 1)
+    learner.close()
+
+    def fail(transaction: object) -> None:
+        raise OSError
+
+    with pytest.raises(OSError):
+        compacting.based(log, "m", log.stored(snapshots.state_name("m")), 0, guard=fail)
+    assert base_of(log, "m") is None
+    assert rebuilt(log, "m").checked == 1
+
+
+def test_what_waits_for_clicks_outlives_the_base(log: Log) -> None:
+    created(log)
+    learner = learned(log, spec(), 1)
+    waiting = served(log, spec(), 30)
+    lived(log, spec(), 2, 31)
+    learner.step()
+    found = compact(log, "m", NOTHING)
+    assert found is not None
+    assert found.through < found.at
+    assert n_impressions(log) == 3  # the one that waits, and what came after it
+    forget_state(log)
+    again = Learner(log)
+    clicked(log, waiting, 1)
+    assert again.step() == 1
+    assert rebuilt(log, "m").differs is None
+
+
+def test_feedback_on_what_is_compacted_changes_nothing(log: Log) -> None:
+    created(log)
+    name = lived(log, spec(), 1)[0]
+    Learner(log).step()
+    compact(log, "m", NOTHING)
+    tail = log.tail()
+    for final in (True, False):
+        with log.transaction() as transaction:
+            assert give_feedback(transaction, "m", name, ["d0"], final) == "late"
+    assert log.tail() == tail
+
+
+def test_a_version_that_is_gone_back_to_can_still_be_rebuilt(log: Log) -> None:
+    created(log)
+    learner = learned(log, spec(), 1)
+    first = bits(learner)
+    lived(log, spec(), 3, 10)
+    learner.step()
+    with log.transaction() as transaction:
+        transaction.append("m", RolledBack(1))
+    learner.step()
+    assert bits(learner) == first
+    found = compact(log, "m", Retention(impressions=1))  # version 2 would do, but 1 is needed after it
+    assert found is not None
+    assert found.version == 1
+    assert rebuilt(log, "m").differs is None
+    found = compact(log, "m", NOTHING)
+    assert found is not None
+    assert found.version == 3
+    with log.transaction() as transaction, pytest.raises(NotKnown, match="version 1 of model 'm' lies before its base"):
+        changing.roll_back(transaction, "m", 1, {1, 2, 3})
+    with log.transaction() as transaction:
+        changing.roll_back(transaction, "m", 3, {3})
+    assert snapshots.digest(whole(log, "m", 3), whole=True) == first
+    learner.step()
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_roll_back_that_comes_meanwhile_stops_the_base(log: Log) -> None:
+    created(log)
+    learner = learned(log, spec(), 2)
+    learner.close()
+    with log.transaction() as transaction:
+        transaction.append("m", RolledBack(1))
+    assert compacting.based(log, "m", log.stored(snapshots.state_name("m")), 0) is None
+    learner.step()
+    assert rebuilt(log, "m").differs is None
+
+
+def test_the_file_gives_its_room_back(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log)
+    with log.transaction() as transaction:
+        for seed in range(3000):
+            transaction.append("m", impression(seed, generation=99), seed.to_bytes(12, "big"))
+    learned(log, spec(), 1)
+    full = log.size()
+    compact(log, "m", NOTHING)
+    assert log.size() < full / 4
+    log.close()
+
+
+def test_a_hole_that_no_compaction_has_made_is_found(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log)
+    learned(log, spec(), 2)
+    compact(log, "m", Retention(impressions=3))
+    assert list(faults(log)) == []
+    last = [record.position for record in log.read() if isinstance(record.entry, Impression)][-1]
+    log._connection().execute("DELETE FROM log WHERE position = ?", (last,))
+    assert any("1 records are missing that no compaction has taken out" in fault for fault in faults(log))
+    log.close()
+
+
+def test_the_learner_keeps_the_log_small_by_itself(either: Log) -> None:
+    created(either)
+    learner = Learner(either, Retention(impressions=8))
+    for turn in range(12):
+        lived(either, spec(), 3, 3 * turn)
+        learner.step()
+        assert n_impressions(either) <= 8 + 8 // 4 + 2 * 3
+    assert len(either.all_of("m", Compacted)) > 3
+    assert len(either.names(snapshots.mark_prefix("m"))) <= 6
+    report = rebuilt(either, "m")
+    assert (report.differs, report.state.learned) == (None, 36)
+    assert list(faults(either)) == []
+    forget_state(either)
+    other = Learner(either, Retention(impressions=8))
+    lived(either, spec(), 3, 50)
+    other.step()
+    assert rebuilt(either, "m").differs is None
+
+
+def test_a_deleted_model_leaves_nothing_but_its_changes(log: Log) -> None:
+    created(log)
+    learned(log, spec(), 2)
+    with log.transaction() as transaction:
+        changing.delete(transaction, "m", log.names("m/"))
+    found = compact(log, "m", NOTHING)
+    assert found is not None
+    assert [type(record.entry) for record in log.read()] == [Changed, Snapshot, Deleted, Compacted]
+    position = created(log)
+    learner = learned(log, spec(), 1, 40, generation=position)
+    assert rebuilt(log, "m").differs is None
+    assert learner.states["m"].version == 3  # versions count on
+
+
+def test_another_ranker_learns_from_what_is_left(log: Log) -> None:
+    created(log, ranker="p2linrank")
+    learned(log, spec("p2linrank"), 2)
+    compact(log, "m", Retention(impressions=3))
+    assert rebuilt(log, "m", instead=spec("pdgd-linear")).state.learned == 3
+
+
+def test_a_damaged_base_is_told(log: Log) -> None:
+    created(log)
+    learned(log, spec(), 1)
+    compact(log, "m", NOTHING)
+    with log.transaction() as transaction:
+        transaction.store(snapshots.base_name("m"), b"")
+    with pytest.raises(BadInput, match="the base of model 'm' is missing or damaged"):
+        rebuilt(log, "m")
+
+
+def test_a_shown_list_without_a_version_is_never_compacted(log: Log) -> None:
+    created(log)
+    shown(log)
+    assert compact(log, "m", NOTHING) is None
+    assert n_impressions(log) == 1

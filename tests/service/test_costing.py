@@ -1,0 +1,90 @@
+"""The cost of exploration: kept up to date click by click, it is what the definition says of the whole log."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import exploration as oracle
+from service_small import impression
+
+from perturank.service import costing
+from perturank.service.entries import Impression
+from perturank.service.log.sums import Amounts, merge
+
+DOCUMENTS = ["a", "b", "c", "d"]
+
+
+def logged(each: oracle.Impression, share: float) -> Impression:
+    rows = [DOCUMENTS.index(document) for document in each.shown]
+    best = [DOCUMENTS.index(document) for document in each.best]
+    return impression(ids=each.shown, agreed=costing.agreed(np.log(each.p).tolist(), rows, best, share))
+
+
+@st.composite
+def impressions(draw: st.DrawFn) -> list[tuple[oracle.Impression, list[list[str]]]]:
+    """Return lists with clicks that come in parts."""
+    found = []
+    for _ in range(draw(st.integers(1, 12))):
+        shown, best = draw(st.permutations(DOCUMENTS)), draw(st.permutations(DOCUMENTS))
+        p = draw(st.lists(st.floats(0.05, 1.0), min_size=4, max_size=4))
+        parts = draw(st.lists(st.lists(st.sampled_from(DOCUMENTS), unique=True), max_size=3))
+        clicks = {document for part in parts for document in part}
+        # half of the time the lists agree a good way, which chance alone would seldom bring about
+        agree = draw(st.integers(0, 4))
+        best = shown[:agree] + [each for each in best if each not in shown[:agree]]
+        found.append((oracle.Impression(shown, best, p, clicks), parts))
+    return found
+
+
+@given(impressions(), st.sampled_from([1.0, 0.5, 0.1]))
+def test_sums_kept_click_by_click_say_what_the_whole_log_says(
+    log: list[tuple[oracle.Impression, list[list[str]]]], share: float
+) -> None:
+    sums: Amounts = {costing.LISTS: len(log)}
+    for each, parts in log:
+        entry, before = logged(each, share), set[str]()
+        for part in parts:
+            merge(sums, costing.clicked(entry, before, before | set(part)))
+            before |= set(part)
+    found = costing.cost(sums)
+    assert found is not None
+    best, shown, error = oracle.cost([each for each, _ in log], share)
+    assert found.best == pytest.approx(best, rel=1e-5)
+    assert found.shown == pytest.approx(shown)
+    assert found.error == pytest.approx(error, rel=1e-3, abs=1e-6)
+    assert found.cost == found.best - found.shown
+
+
+def test_the_estimate_is_right_on_the_average_for_readers_who_go_down_the_list() -> None:
+    """Every list with its probability, every place of the first click with its: the mean is exact."""
+    attraction = {"a": 0.1, "b": 0.5, "c": 0.3, "d": 0.7}
+    best = DOCUMENTS
+    expected = {"best": 0.0, "shown": 0.0, "truth": 0.0}
+    for shown in permutations(DOCUMENTS):
+        p_places = [1 / left for left in (4, 3, 2, 1)]  # uniform: every document was free
+        p_list = float(np.prod(p_places))
+        passed = 1.0
+        for place, document in enumerate(shown, start=1):
+            p_click = passed * attraction[document]
+            entry = logged(oracle.Impression(list(shown), best, p_places, set()), 1.0)
+            of_shown, of_best = costing.worth(entry, place)
+            expected["shown"] += p_list * p_click * of_shown
+            expected["best"] += p_list * p_click * of_best
+            expected["truth"] += (list(shown) == best) * p_click / place
+            passed *= 1 - attraction[document]
+    assert expected["best"] == pytest.approx(expected["truth"], rel=1e-6)
+    assert expected["shown"] != pytest.approx(expected["truth"], rel=1e-2)
+
+
+def test_lists_without_probabilities_cost_nothing_that_is_known() -> None:
+    assert costing.clicked(impression(), set(), {"a"}) == {}
+    assert costing.cost({}) is None
+
+
+def test_a_list_that_never_explores_costs_nothing() -> None:
+    entry = impression(agreed=costing.agreed([0.0] * 4, [0, 1, 2, 3], [0, 1, 2, 3], 1.0))
+    assert [costing.worth(entry, place) for place in (1, 2, 4, None)] == [(1, 1), (0.5, 0.5), (0.25, 0.25), (0, 0)]

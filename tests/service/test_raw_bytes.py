@@ -1,0 +1,95 @@
+"""Whatever bytes are sent: no fault of ours, no hang, and every log line names its request."""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from clicking import Say
+from raw_bytes import GOOD_JSON, answer, attempt, request
+from serving import Serving
+
+SECONDS = 60.0  # so long may no answer take, on however busy a machine
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ (-|[A-Za-z0-9._-]{1,64}) .*")
+STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
+ID = re.compile(rb"^x-request-id: (\S+)\r$", re.M)
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    started = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_PATIENCE="2").ready()
+    with started.client() as client:
+        client.put_model("m", n_features=2, ranker="random", places=4)
+    yield started.ready()
+    started.kill()
+
+
+def port(serving: Serving) -> int:
+    return int(serving.url.rpartition(":")[2])
+
+
+@pytest.mark.long
+def test_no_bytes_break_the_service(serving: Serving, is_long: bool, say: Say) -> None:
+    chance = random.Random(7)
+    attempts = [attempt(chance) for _ in range(14_000 if is_long else 600)]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda each: answer(port(serving), each, SECONDS), attempts))
+    statuses = Counter(int(status) for each in answers for status in STATUS.findall(each))
+    say(f"{len(attempts)} attempts: {dict(sorted(statuses.items()))}")
+    for sent, got in zip(attempts, answers, strict=True):
+        assert not any(status >= b"500" for status in STATUS.findall(got)), (sent, got)
+    assert {200, 400, 403, 404, 405, 422} <= set(statuses)
+    assert httpx.get(f"{serving.url}/healthz").status_code == 200
+    assert serving.stop() == 0
+    lines = (serving.folder / "err.txt").read_text().splitlines()
+    assert [line for line in lines if not LINE.fullmatch(line)] == []
+    assert [line for line in lines if " ERROR " in line] == []
+    written = {match.group(1) for line in lines if (match := LINE.fullmatch(line))}
+    answered = [name.decode() for each in answers for name in ID.findall(each)]
+    assert len(answered) == sum(count for status, count in statuses.items() if status != 100)
+    assert set(answered) <= written
+
+
+def test_clients_that_never_finish_are_told_so(serving: Serving) -> None:
+    whole = request(GOOD_JSON)
+    for n in (0, 30, whole.index(b"\r\n\r\n") + 10):  # nothing, half a header, half a body
+        with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
+            connection.sendall(whole[:n])
+            got = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert got.startswith(b"HTTP/1.1 408 "), got
+        assert b"connection: close" in got
+
+
+def test_a_client_that_has_said_everything_is_answered_though_it_closed_its_side(serving: Serving) -> None:
+    with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
+        connection.sendall(request(GOOD_JSON))
+        connection.shutdown(socket.SHUT_WR)
+        got = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert got.startswith(b"HTTP/1.1 200 ")
+
+
+def test_what_follows_a_request_and_is_no_http_does_not_take_its_answer_away(serving: Serving) -> None:
+    with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
+        connection.sendall(request(GOOD_JSON) + b"\x00\x01 what?\r\n\r\n")
+        got = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert STATUS.findall(got) == [b"200"]
+
+
+def test_an_upgrade_nobody_offers_is_passed_over_and_the_connection_goes_on(serving: Serving) -> None:
+    with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
+        first = request(GOOD_JSON, b"rank", b"connection: upgrade, http2-settings", b"upgrade: h2c")
+        connection.sendall(first[:-20])
+        time.sleep(0.2)
+        connection.sendall(first[-20:])
+        first = connection.recv(65536)
+        connection.sendall(request(GOOD_JSON, b"rank", b"connection: close"))
+        rest = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert STATUS.findall(first + rest) == [b"200", b"200"]
