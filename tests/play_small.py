@@ -18,7 +18,7 @@ import httpx
 from perturank.play.corpus import Document
 
 COMMAND = [sys.executable, "-c", "from perturank.cli import main; main()", "play"]
-SMALL = ["--set", "widths=8", "--set", "budget=32", "--set", "n_steps=8", "--set", "learning_rate=0.02"]
+SMALL = [f"--set={each}" for each in ("widths=8", "budget=32", "n_steps=16", "learning_rate=0.03", "l2=0.001")]
 
 
 def document(path: str, text: str, kind: str = "function", signature: str = "()", **about: int) -> Document:
