@@ -35,11 +35,11 @@ check: $(READY)  ## lint, formatting, types, direction of imports, documentation
 	$(BIN)/lint-imports
 	$(MKDOCS)
 	$(BIN)/pip check
-	@scripts/audit $(BIN)/pip-audit
+	@$(BIN)/python scripts/audit $(BIN)/pip-audit
 
 audit: $(READY)  ## known vulnerabilities of dependencies; fails if nobody can be asked
 	$(BIN)/pip check
-	scripts/audit $(BIN)/pip-audit --required
+	$(BIN)/python scripts/audit $(BIN)/pip-audit --required
 
 fix: $(READY)  ## mend what can be mended by machine
 	$(BIN)/ruff check --fix .
@@ -53,7 +53,7 @@ bench: $(READY)  ## measure how fast everything is: one table, about two minutes
 	$(BIN)/perturank bench
 
 web:  ## build the pages of the service from web/ into the package; needs Node
-	cd web && npm ci --no-audit --no-fund && npm run build
+	cd web && npm install --no-audit --no-fund && npm run build
 
 clean:  ## remove everything that make has made
 	rm -rf $(VENV) web/node_modules .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

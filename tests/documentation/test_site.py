@@ -61,5 +61,5 @@ def test_what_a_page_fetches_is_there(site: Path) -> None:
 
 def test_examples_in_docstrings_are_shown_as_code(site: Path) -> None:
     shown = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
-    assert "language-pycon" in shown
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in shown
     assert "<blockquote>" not in shown

@@ -22,6 +22,7 @@ def test_a_service_that_is_well_has_no_alarm() -> None:
         ({"room": 1000}, "little room", None),
         ({"seconds_since_full": 1.0}, "log full", None),
         ({"failed": 2}, "failures", None),
+        ({"failing": ("the log cannot be read: no disk",)}, "failing", None),
         ({"lags": {"m": 31.0, "n": 2.0}}, "lag", "m"),
         ({"faults": {"n": "version 3 of 'n' is damaged"}}, "damaged version", "n"),
     ],

@@ -42,6 +42,7 @@ abstract class Chart {
   private readonly table = el("div", { class: "scrolls", tabindex: 0 });
   private readonly details: HTMLDetailsElement;
   private width = 0;
+  private under: number | null = null; // the x under the pointer
 
   constructor(protected readonly look: Look) {
     this.table.setAttribute("role", "region");
@@ -53,7 +54,7 @@ abstract class Chart {
       if (this.picture.clientWidth !== this.width) this.paint();
     }).observe(this.picture);
     this.picture.addEventListener("pointermove", (event) => this.point(event));
-    this.picture.addEventListener("pointerleave", () => this.pointed(null));
+    this.picture.addEventListener("pointerleave", () => this.pointed((this.under = null)));
   }
 
   /** Draw these series over these x. */
@@ -88,7 +89,7 @@ abstract class Chart {
         svg("svg", attributes, ...this.rules(ticks, y, width), ...this.names(width, height), ...this.marks(width, height, y), cursor),
       );
     }
-    this.pointed(null);
+    this.pointed(this.under !== null && this.under < this.xs.length ? this.under : null);
   }
 
   private rules(ticks: number[], y: (value: number) => number, width: number): Node[] {
@@ -99,7 +100,7 @@ abstract class Chart {
   }
 
   private names(width: number, height: number): Node[] {
-    const most = Math.max(2, Math.floor((width - MARGIN.left - MARGIN.right) / 64));
+    const most = Math.max(2, Math.floor((width - MARGIN.left - MARGIN.right) / this.wide()));
     const every = ROUND.find((each) => each * most >= this.xs.length) ?? Math.ceil(this.xs.length / most);
     const last = this.xs.length - 1;
     return this.xs.flatMap((x, i) =>
@@ -107,6 +108,11 @@ abstract class Chart {
         ? [svg("text", { class: "axis", x: this.place(i, width), y: height - 5, "text-anchor": "middle" }, this.look.x(x))]
         : [],
     );
+  }
+
+  /** How much room the name of an x takes. */
+  private wide(): number {
+    return 24 + 6.5 * Math.max(0, ...[this.xs[0], this.xs.at(-1)].map((x) => (x === undefined ? 0 : this.look.x(x).length)));
   }
 
   /** What a screen reader says in place of the picture. */
@@ -136,7 +142,8 @@ abstract class Chart {
   private point(event: PointerEvent): void {
     const x = event.clientX - this.picture.getBoundingClientRect().left;
     const distances = this.xs.map((_, i) => Math.abs(this.place(i, this.width) - x));
-    this.pointed(distances.length > 0 ? distances.indexOf(Math.min(...distances)) : null);
+    this.under = distances.length > 0 ? distances.indexOf(Math.min(...distances)) : null;
+    this.pointed(this.under);
   }
 
   /** Show the values at the pointer in the legend; without a pointer, the last ones. */

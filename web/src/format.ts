@@ -5,7 +5,8 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 /** 1,234 or 12.3 or 0.123: three digits that count. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  const size = Math.abs(value);
+  if (value < 0) return `−${number(-value)}`;
+  const size = value;
   if (size >= 100 || Number.isInteger(value)) return whole.format(value);
   if (size >= 10) return value.toFixed(1);
   return size >= 1 ? value.toFixed(2) : value.toFixed(3);
@@ -38,6 +39,13 @@ export function bytes(n: number | null | undefined): string {
   let unit = 0;
   while (size >= 1000 && unit < units.length - 1) [size, unit] = [size / 1000, unit + 1];
   return `${unit === 0 ? size : number(size)} ${units[unit]}`;
+}
+
+/** 16 Nov, with the hour where it matters. */
+export function day(milliseconds: number, hour = false): string {
+  const form: Intl.DateTimeFormatOptions = { day: "numeric", month: "short" };
+  const date = new Date(milliseconds).toLocaleDateString("en-GB", form);
+  return hour ? `${date} ${clock(milliseconds)}` : date;
 }
 
 /** 14:05 or 14:05:31, in the reader's own time. */

@@ -30,6 +30,7 @@ class Facts:
     failed: int
     lags: dict[str, float]
     faults: dict[str, str]
+    failing: tuple[str, ...] = ()  # beside the answers, as /readyz says
 
 
 def alarms(facts: Facts) -> list[Alarm]:
@@ -49,6 +50,7 @@ def _of_log(facts: Facts) -> list[Alarm]:
     if facts.room is not None and facts.room < LEAST_ROOM:
         says = f"{facts.room // 1_000_000} MB are left on the log's disk."
         found.append(Alarm("little room", says, "Make room, or shorten what the log keeps."))
+    found += [Alarm("failing", _sentence(each), "It is tried again; the log lines say more.") for each in facts.failing]
     if facts.failed:
         says = f"{facts.failed} requests of the last minute could not be answered."
         found.append(Alarm("failures", says, "The service's log lines say why."))
@@ -62,7 +64,11 @@ def _of_models(facts: Facts) -> list[Alarm]:
         if lag > LONGEST_LAG
     ]
     damaged = [
-        Alarm("damaged version", f"{fault[:1].upper()}{fault[1:]}.", "An older version serves meanwhile.", model)
+        Alarm("damaged version", _sentence(fault), "An older version serves meanwhile.", model)
         for model, fault in facts.faults.items()
     ]
     return late + damaged
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -22,7 +22,7 @@ from perturank.service.state import State
 from perturank.service.tracking import Completed
 
 EPOCH = "learner epoch"
-STATE_EVERY = 1000  # impressions between two stored states: what a restart may have to learn again
+STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
 
 

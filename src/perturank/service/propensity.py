@@ -11,11 +11,14 @@ CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
 
 def log_probability(log_p: np.ndarray, free: np.ndarray) -> float:
     """Return the log-probability of a list from those of its places [n]; 1/free is taken for what is as good as it."""
-    lots = np.maximum(free, 1)
-    surprise = np.log(lots)
-    equal = np.abs(log_p + surprise) <= CLOSE * surprise
-    n_lists = math.prod(int(n) for n in lots[equal])  # as an integer: 3! lists of equal chance are 6, not e^1.79175946
-    return float(np.sum(log_p[~equal], dtype=np.float64)) - math.log(n_lists)
+    total, n_lists = 0.0, 1
+    for place, n in zip(log_p.tolist(), free.tolist(), strict=True):
+        surprise = math.log(max(n, 1))
+        if abs(place + surprise) <= CLOSE * surprise:
+            n_lists *= max(n, 1)  # as an integer: 3! lists of equal chance are 6, not e^1.79175946
+        else:
+            total += place
+    return total - math.log(n_lists)
 
 
 def probability(log_p: float) -> float:

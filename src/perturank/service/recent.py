@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ MOST = 25  # of one model
 MOST_BYTES = 4_000_000  # of one model's features
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """A query as it was ranked: features are scaled."""
 
     number: int
@@ -32,6 +31,7 @@ class Recent:
 
     def __init__(self) -> None:
         self._asked: dict[str, deque[Asked]] = {}
+        self._bytes: dict[str, int] = {}
         self._numbers = itertools.count(1)
 
     def note(
@@ -40,12 +40,12 @@ class Recent:
         """Remember a query, unless it alone would fill the room."""
         if features.nbytes > MOST_BYTES:
             return
-        held = self._asked.get(model)
-        if held is None:
-            held = self._asked[model] = deque(maxlen=MOST)
+        held = self._asked.setdefault(model, deque())
         held.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
-        while sum(each.features.nbytes for each in held) > MOST_BYTES and len(held) > 1:
-            held.popleft()
+        size = self._bytes.get(model, 0) + features.nbytes
+        while size > MOST_BYTES or len(held) > MOST:
+            size -= held.popleft().features.nbytes
+        self._bytes[model] = size
 
     def of(self, model: str) -> list[Asked]:
         """Return the model's queries, newest first."""
@@ -61,3 +61,4 @@ class Recent:
     def forget(self, model: str) -> None:
         """Drop what is remembered of a model."""
         self._asked.pop(model, None)
+        self._bytes.pop(model, None)

@@ -18,7 +18,7 @@ from perturank.service.refusals import LogFull, NotReady
 from perturank.service.retention import Retention
 
 SECONDS_TO_TRY_AGAIN = 1.0
-SECONDS_IDLE = 0.25  # between two looks at a log in which little happens: each may publish a version
+SECONDS_IDLE = 0.4  # between two looks at a log in which little happens: each may publish a version
 NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 

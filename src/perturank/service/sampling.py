@@ -9,6 +9,7 @@ import numpy as np
 from perturank.core import Array, Query, Ranker
 from perturank.service.counting import PAIRS_ASKED, UNCERTAIN
 from perturank.service.hosting import Hosted
+from perturank.service.lines import lines
 from perturank.service.listing import padded_length
 from perturank.service.recent import Asked, Recent
 from perturank.service.service import Service
@@ -47,7 +48,13 @@ class Sampler:
                 continue
             self._looked[held.name] = newest.number
             if newest.features.shape[1] == held.spec.n_features:
-                self._add(held.name, uncertain(held, newest))
+                self._sample(held, newest)
+
+    def _sample(self, held: Hosted, asked: Asked) -> None:
+        try:
+            self._add(held.name, uncertain(held, asked))
+        except (RuntimeError, MemoryError) as error:  # of JAX: lists go on without this number
+            lines.warning("the pairs of a query of %r cannot be looked at: %s", held.name, error)
 
     def _add(self, model: str, share: float | None) -> None:
         if share is not None:

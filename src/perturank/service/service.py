@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from perturank.service import changing, counting, listing, replaying, snapshots
@@ -96,7 +97,7 @@ class Service:
             mode,
             [ids[row] for row in rows],
             log_propensity,
-            packed(features[rows], None if prior is None else prior[rows], drawn.memo if mode == "learn" else []),
+            b"",
             source,
             [ids[row] for row in drawn.order] if mode == "shadow" else None,
             drawn.agreed if mode == "learn" else None,
@@ -105,11 +106,14 @@ class Service:
         propensity = None if log_propensity is None else probability(log_propensity)
         shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
 
-        amounts = counting.shown(entry, certain)
+        memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> Shown:
-            transaction.tally.add(held.name, amounts)
-            self.windows.note(held.name, transaction.append(held.name, entry, name))
+            # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
+            content = packed(features[rows], None if prior is None else prior[rows], memo)
+            transaction.tally.add(held.name, counting.shown(entry, certain))
+            written = msgspec.structs.replace(entry, packed=content)
+            self.windows.note(held.name, transaction.append(held.name, written, name))
             return shown
 
         return self.committer.submit(write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -57,6 +58,8 @@ def serve(
             timeout_graceful_shutdown=SECONDS_TO_DRAIN,
             server_header=False,
         )
+        gc.collect()
+        gc.freeze()  # what is here now stays: JAX alone is a million objects to look through, again and again
         with _learner(settings):
             say(welcome(address))
             with _quiet_end():

@@ -28,6 +28,7 @@ class Watch:
 
     def __init__(self, service: Service, pulse: Pulse) -> None:
         self.service, self.pulse = service, pulse
+        self.failing: Callable[[], list[str]] = list  # what fails beside the answers: set by who knows it
         self._began = time.time()
         self._lock = threading.Lock()
         self._kept: tuple[float, dict[str, Any]] | None = None
@@ -61,9 +62,8 @@ class Watch:
         faults = {held.name: held.fault for held in self.service.host.all() if held.fault is not None}
         in_step = {held.name for held in self.service.host.all() if held.spec.batch is not None}
         lags = {each["model"]: each["lag"] for each in models if each["model"] not in in_step}  # they wait on purpose
-        return alarms(
-            Facts(is_led, self.service.log.room(), self.pulse.seconds_since_full(), self.pulse.failed(), lags, faults)
-        )
+        room, since_full, failed = self.service.log.room(), self.pulse.seconds_since_full(), self.pulse.failed()
+        return alarms(Facts(is_led, room, since_full, failed, lags, faults, tuple(self.failing())))
 
     def _n_uncompiled(self) -> int:
         return sum(1 for _ in self.service.host.uncompiled()) if self.service.settings.compile_first else 0

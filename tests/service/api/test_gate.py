@@ -16,6 +16,7 @@ from perturank.service.log.sqlite import SqliteLog
 from perturank.service.metering import Meter
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
+from perturank.service.watching import Watch
 
 SPEC = {"n_features": 2, "ranker": "random"}
 
@@ -61,7 +62,7 @@ def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict
 def test_without_keys_an_address_that_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     service = Service(log, ServeSettings(documents=16, rate=5.0))
-    with TestClient(application(service), base_url="http://127.0.0.1:8765") as http:
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
         answers = [http.get("/v1/models/x") for _ in range(40)]
         assert {answer.status_code for answer in answers} == {404, 429}
         assert http.get("/healthz").status_code == 200
@@ -121,7 +122,8 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
 
 
 def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
-    health = Health(service, Meter())
+    meter = Meter()
+    health = Health(Watch(service, meter.pulse), meter)
 
     def fail() -> None:
         raise OSError("no disk")
@@ -160,3 +162,4 @@ def test_the_page_of_documentation_asks_nobody_else(http: TestClient) -> None:
     assert "http://" not in page
     assert "https://" not in page
     assert "<script" not in page
+    assert "default-src 'none'" in http.get("/docs").headers["content-security-policy"]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
 from service_small import N_FEATURES, PLACES, rows
 from starlette.testclient import TestClient
 
+from perturank.service import costing
+from perturank.service.entries import Feedback, Impression
+from perturank.service.log import Log
 from perturank.service.log.sums import TOTAL
 from perturank.service.metering import Meter
 from perturank.service.pulse import Pulse
@@ -130,3 +135,46 @@ def test_events_come_one_after_another_until_the_service_stops(lived: TestClient
         seen = [json.loads(line.removeprefix("data: ")) for line in stream.iter_lines() if line.startswith("data: ")]
     assert seen
     assert all(moment["models"][0]["model"] == "m" for moment in seen)
+
+
+def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, service: Service) -> None:
+    chance = random.Random(0)
+    http.put("/v1/models/m", json=MODEL | {"exploration": {"share": 0.7}}).raise_for_status()
+    for seed in range(40):
+        asked = {
+            "documents": documents(seed, chance.randint(1, 6)),
+            "mode": chance.choice(["learn", "exploit", "shadow"]),
+        }
+        shown = http.post("/v1/models/m/rank", json=asked).json()
+        ids = [each["id"] for each in shown["ranking"]]
+        for _ in range(chance.randint(0, 3)):
+            said = {"impression": shown["impression"], "clicks": chance.sample(ids, chance.randint(0, len(ids)))}
+            http.post("/v1/models/m/feedback", json=said).raise_for_status()
+    (total,) = (row.body.amounts for row in service.log.sums((TOTAL,)))
+    expected = recounted(service.log)
+    assert {name: total[name] for name in expected} == pytest.approx(expected)
+    counted = [name for name in total if name.startswith(("lists", "length", "click", "feedback", "priced", "recip"))]
+    assert sorted(counted) == sorted(expected)
+
+
+def recounted(log: Log) -> dict[str, float]:
+    """Return the sums from every entry of the log."""
+    found: Counter[str] = Counter()
+    lists, clicks = dict[bytes, Impression](), dict[bytes, set[str]]()
+    for record in log.read():
+        name = record.impression or b""
+        match record.entry:
+            case Impression() as shown:
+                lists[name], clicks[name] = shown, set()
+                found[f"lists {shown.mode}"] += 1
+                found[f"length {len(shown.ids)}"] += 1
+                found["priced lists"] += shown.agreed is not None
+            case Feedback() as said:
+                found["feedback recorded"] += 1
+                clicks[name] |= set(said.clicks)
+    for name, shown in lists.items():
+        for document in clicks[name]:
+            found[f"click {shown.ids.index(document) + 1}"] += 1
+    sums = {key: float(n) for key, n in found.items()}
+    worths = [costing.worth(shown, costing.first(shown, clicks[name])) for name, shown in lists.items()]
+    return sums | {costing.SHOWN: sum(one for one, _ in worths), costing.BEST: sum(other for _, other in worths)}

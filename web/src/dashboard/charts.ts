@@ -1,13 +1,18 @@
 /** What one model and the traffic look like over time. */
 import { BarChart, LineChart } from "../charts";
 import { el, fill } from "../dom";
-import { clock, duration, number, percent } from "../format";
+import { clock, day, duration, number, percent } from "../format";
 import type { Bucket, Model, Moment } from "./answers";
 
 const TRAILING = 15; // buckets over which reciprocal ranks are averaged: single minutes are noisy
 
+const FAR = 4; // buckets
+const NOTHING = { certain_places: null, uncertain_pairs: null, lag: null, largest_lag: null, update_seconds: null, exploration: null };
+type Nothing = { start: number } & typeof NOTHING;
+
 export class Charts {
   readonly node = el("div", { class: "grid" });
+  private seconds = 60; // of a bucket
   private readonly cost = el("p", { class: "small muted" });
   private readonly traffic = new LineChart({
     title: "Requests a second, of this process",
@@ -25,7 +30,7 @@ export class Charts {
   private readonly certain = new LineChart({
     title: "Certain orders",
     value: (share) => percent(share),
-    x: clock,
+    x: (at) => this.when(at),
     xName: "From",
     top: 1,
     empty: "no lists that might explore yet",
@@ -33,21 +38,21 @@ export class Charts {
   private readonly lag = new LineChart({
     title: "From click to version",
     value: duration,
-    x: clock,
+    x: (at) => this.when(at),
     xName: "From",
     empty: "nothing learned yet",
   });
   private readonly updates = new LineChart({
     title: "Time of a batch's learning",
     value: duration,
-    x: clock,
+    x: (at) => this.when(at),
     xName: "From",
     empty: "nothing learned yet",
   });
   private readonly ranks = new LineChart({
     title: "Cost of exploration",
     value: number,
-    x: clock,
+    x: (at) => this.when(at),
     xName: "From",
     empty: "no lists with known probabilities yet",
   });
@@ -56,6 +61,10 @@ export class Charts {
     const cards = [this.traffic, this.clicks, this.certain, this.lag, this.ranks, this.updates].map((chart) => el("div", { class: "card" }, chart.node));
     cards[4]?.append(this.cost);
     this.node.append(...cards);
+  }
+
+  private when(at: number): string {
+    return this.seconds < 3600 ? clock(at) : day(at, true);
   }
 
   /** Draw what changes every second. */
@@ -79,13 +88,15 @@ export class Charts {
     fill(
       this.cost,
       price
-        ? `Reciprocal rank of the first click. Over ${number(price.lists)} lists exploration cost ${signed(price.cost)} ± ${number(1.96 * price.error)} of it (95 %).`
+        ? `Reciprocal rank of the first click. Over ${number(price.lists)} lists exploration cost ${number(price.cost)} ± ${number(1.96 * price.error)} of it (95 %).`
         : "The cost is known where a ranker knows the probability of its lists.",
     );
   }
 
-  /** Draw what changes every minute. */
-  showHistory(buckets: Bucket[]): void {
+  /** Draw what changes every minute, or every hour. */
+  showHistory(past: Bucket[], seconds: number): void {
+    this.seconds = seconds;
+    const buckets = parted(past, 1000 * seconds);
     const xs = buckets.map((each) => each.start);
     this.certain.draw(xs, [
       { name: "places", values: buckets.map((each) => each.certain_places) },
@@ -103,12 +114,18 @@ export class Charts {
   }
 }
 
-function signed(value: number): string {
-  return value < 0 ? `−${number(-value)}` : number(value);
+/** The buckets with nothing put between two that are far apart, so that no line joins them. */
+function parted(buckets: Bucket[], width: number): (Bucket | Nothing)[] {
+  return buckets.flatMap((each, i) => {
+    const before = buckets[i - 1];
+    const isFar = before !== undefined && each.start - before.start > FAR * width;
+    return isFar ? [{ start: before.start + width, ...NOTHING }, each] : [each];
+  });
 }
 
-function trailing(buckets: Bucket[], name: "best" | "shown"): (number | null)[] {
-  return buckets.map((_, i) => {
+function trailing(buckets: (Bucket | Nothing)[], name: "best" | "shown"): (number | null)[] {
+  return buckets.map((at, i) => {
+    if (at.exploration === null) return null;
     const known = buckets.slice(Math.max(0, i + 1 - TRAILING), i + 1).flatMap((each) => each.exploration ?? []);
     const lists = known.reduce((sum, each) => sum + each.lists, 0);
     return lists > 0 ? known.reduce((sum, each) => sum + each[name] * each.lists, 0) / lists : null;

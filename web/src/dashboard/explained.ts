@@ -7,13 +7,21 @@ import { layered } from "./graph";
 
 const STRIP = { width: 150, height: 18 };
 const MOST_FREE = 8;
+const WIDE = 900; // pixels for two things side by side
+const GAP = 28;
 
+/** The answer as elements, to be shown in so many pixels. */
 export function explained(answer: Explained, width: number): HTMLElement[] {
+  const half = width >= WIDE ? (width - GAP) / 2 : width;
   return [
     el("p", { class: "row" }, ...facts(answer)),
     el("div", {}, el("h3", {}, "The best estimate, place by place"), places(answer.ranking)),
-    ...(answer.draws ? [el("div", {}, el("h3", {}, `What ${answer.draws.lists} lists would show`), drawn(answer.draws))] : []),
-    ...(answer.graph ? [layered(answer.graph, width)] : []),
+    el(
+      "div",
+      { class: width >= WIDE && "halves" },
+      answer.draws && el("div", {}, el("h3", {}, `What ${answer.draws.lists} lists would show`), drawn(answer.draws)),
+      answer.graph && layered(answer.graph, half),
+    ),
   ];
 }
 
@@ -21,8 +29,12 @@ function facts(answer: Explained): HTMLElement[] {
   const said = [`version ${answer.version}`];
   if (answer.certain_pairs !== null) said.push(`${percent(answer.certain_pairs)} of the pairs have a certain order`);
   else said.push("this ranker knows no certain orders");
-  if (answer.draws) said.push(`${answer.draws.different} different lists in ${answer.draws.lists} draws`);
+  if (answer.draws) said.push(variety(answer.draws));
   return said.map((text) => el("span", { class: "badge" }, text));
+}
+
+function variety(draws: Draws): string {
+  return draws.different === 1 ? `the same list in ${draws.lists} draws` : `${draws.different} different lists in ${draws.lists} draws`;
 }
 
 function places(ranking: Place[]): HTMLElement {

@@ -2,7 +2,7 @@
 import { el, svg } from "../dom";
 import type { Node } from "./answers";
 
-const BOX = { width: 108, height: 26, gap: 10, row: 12, layer: 40 };
+const BOX = { width: 108, height: 26, gap: 10, row: 10, layer: 30 };
 const LETTERS = 13;
 
 interface At {

@@ -11,6 +11,7 @@ import { Inspector } from "./inspector";
 import { Models } from "./models";
 import { Tiles } from "./tiles";
 
+const SPANS = { minutes: { seconds: 60, kept: 180 }, hours: { seconds: 3600, kept: 720 } };
 type Span = "minutes" | "hours";
 
 const page = frame("perturank", [["Dashboard", "/"], ["API", "/docs"]]);
@@ -83,7 +84,10 @@ async function load(model: string, wanted: string): Promise<void> {
 }
 
 function draw(): void {
-  charts.showHistory([...buckets.values()].sort((one, other) => one.start - other.start));
+  const { seconds, kept } = SPANS[span];
+  const oldest = (latest?.at ?? 0) - 1000 * seconds * kept;
+  for (const start of buckets.keys()) if (start < oldest) buckets.delete(start);
+  charts.showHistory([...buckets.values()].sort((one, other) => one.start - other.start), seconds);
 }
 
 follow<Moment>("/v1/live", { onData: show, onState: page.connection });

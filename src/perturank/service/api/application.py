@@ -21,7 +21,7 @@ from perturank.service.api.gate import Endpoint, Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
-from perturank.service.api.openapi import document, page
+from perturank.service.api.openapi import PAGE_POLICY, document, page
 from perturank.service.api.routes import ROUTES
 from perturank.service.api.shortcut import Shortcut
 from perturank.service.api.watch import Watching
@@ -48,6 +48,7 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
     sizes = settings.body_bytes, settings.file_bytes
     gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
     health = Health(watch, meter)
+    watch.failing = lambda: health.failing
     parts = {
         "lists": Lists(service, meter, recent),
         "models": Models(service, recent),
@@ -70,7 +71,7 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
         return Response(described, media_type="application/json")
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(readable)
+        return HTMLResponse(readable, headers=pages.SAFELY | {"content-security-policy": PAGE_POLICY})
 
     async def absent(request: Request, error: Exception) -> Response:
         async def refuse(request: Request) -> Response:
@@ -82,13 +83,13 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
         return response
 
     routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
-    routes += [pages.page("/", "dashboard"), pages.assets()]
     routes += [Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints]
-    routes += added.pages
+    shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
+    routes += [Route(each.path, gate(each.endpoint, None)) for each in shown]
 
     @asynccontextmanager
     async def beside(app: Starlette) -> AsyncIterator[None]:
-        work = (_look(service, health), _compile(service, health), _sample(service, sampler, health))
+        work = (_look(service, health), _compile(service, health), _sample(service, sampler))
         tasks = [asyncio.create_task(each) for each in work]
         if added.work is not None:
             tasks.append(asyncio.ensure_future(added.work()))
@@ -123,13 +124,12 @@ async def _look(service: Service, health: Health) -> None:
         await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
 
 
-async def _sample(service: Service, sampler: Sampler, health: Health) -> None:
+async def _sample(service: Service, sampler: Sampler) -> None:
     """Ask now and then how certain the orders of the newest queries are, when there is nothing more urgent."""
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
         if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
-            with health.noting("the newest query cannot be looked into"):
-                await anyio.to_thread.run_sync(sampler.look)
+            await anyio.to_thread.run_sync(sampler.look)
 
 
 async def _compile(service: Service, health: Health) -> None:

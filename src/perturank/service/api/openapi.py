@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 from typing import Any
@@ -11,12 +13,14 @@ import msgspec
 from perturank.__about__ import __version__
 from perturank.service.api.requests import Problem
 from perturank.service.api.routes import ROUTES, Events, Route
-from perturank.service.watching import SPANS
 
 ALWAYS = (403, 408, 413)  # a page from elsewhere; a body that does not come; one that is too large
 BEHIND_KEYS = (401, 422, 429, 503)
 BINARY = "application/msgpack"
 FILE = "application/vnd.safetensors"
+STYLE = "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
+STYLES = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
+PAGE_POLICY = f"default-src 'none'; style-src {STYLES}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type": "string"}}}
 
 
@@ -50,15 +54,14 @@ def _operation(route: Route) -> dict[str, Any]:
             for status in sorted({*answers, *problems})
         },
     }
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "query", "schema": {"enum": list(choices)}} for name, choices in route.query
+    ]
     if "{model}" in route.path:
         pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
-        found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": pattern}]
-    if route.handler == "models.file":
-        schema = {"type": "boolean", "default": True}
-        found["parameters"].append({"name": "history", "in": "query", "required": False, "schema": schema})
-    if route.handler == "watch.history":
-        spans = {"type": "string", "enum": list(SPANS), "default": next(iter(SPANS))}
-        found["parameters"].append({"name": "span", "in": "query", "required": False, "schema": spans})
+        parameters.append({"name": "model", "in": "path", "required": True, "schema": pattern})
+    if parameters:
+        found["parameters"] = parameters
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
     if route.scope is not None:
@@ -119,10 +122,7 @@ def page() -> str:
                 f"<p>{html.escape(operation['summary'])}. {html.escape(operation.get('description', ''))}</p>"
                 f"<p>Answers: {', '.join(sorted(operation['responses']))}</p>{details}"
             )
-    style = (
-        "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
-    )
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>perturank API</title><style>{style}</style>"
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>perturank API</title><style>{STYLE}</style>"
         f"<h1>perturank {__version__}</h1><p>For programs: <a href=/openapi.json>openapi.json</a></p>{''.join(rows)}"
     )

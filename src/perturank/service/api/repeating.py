@@ -39,7 +39,7 @@ def _fewest_colons(value: Any) -> int:
             texts = _colons(each for each in (value.query, value.source) if each is not None)
             may_lack = (value.query, value.top, value.source, value.draw)
             fields = 1 + sum(each is not None for each in may_lack) + (value.mode != "learn")
-            return fields + texts + sum(map(_of_document, value.documents))
+            return fields + texts + _of_documents(value.documents)
         case Feedback():
             return 1 + bool(value.clicks) + value.final + _colons([value.impression, *value.clicks])
         case RankBatch() | FeedbackBatch():
@@ -48,10 +48,11 @@ def _fewest_colons(value: Any) -> int:
             return -1
 
 
-def _of_document(document: Document) -> int:
-    features = document.features
-    named = len(features) + _colons(features) if isinstance(features, dict) else 0
-    return 2 + (document.prior is not None) + document.id.count(":") + named
+def _of_documents(documents: list[Document]) -> int:
+    named = [each.features for each in documents if isinstance(each.features, dict)]
+    n_priors = len(documents) - [each.prior for each in documents].count(None)
+    ids = "".join([each.id for each in documents]).count(":")
+    return 2 * len(documents) + n_priors + ids + sum(len(features) + _colons(features) for features in named)
 
 
 def _colons(texts: Iterable[str]) -> int:

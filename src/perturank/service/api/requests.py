@@ -18,7 +18,7 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A request: fields that nobody knows are refused."""
 
 
-class Document(Strict, frozen=True):
+class Document(Strict, frozen=True, gc=False):
     """A candidate: features as a list, or by name where the model has named them; `prior` is its score of today."""
 
     id: Id

@@ -9,6 +9,7 @@ from perturank.service.api import answers
 from perturank.service.api import requests as of
 from perturank.service.keys import Scope
 from perturank.service.spec import Spec
+from perturank.service.watching import SPANS
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Route:
     status: int = 200
     refuses: tuple[int, ...] = ()
     also: tuple[tuple[int, str], ...] = ()  # other statuses of the same answer, and what they say
+    query: tuple[tuple[str, tuple[str, ...]], ...] = ()  # behind the question mark: names, and what each may be
     binary: Any = None  # the request as MessagePack, where that has another shape
 
 
@@ -159,6 +161,7 @@ ROUTES = (
         bytes,
         200,
         (404, 422),
+        query=(("history", ("true", "false")),),
     ),
     Route(
         "PUT",
@@ -194,6 +197,7 @@ ROUTES = (
         dict[str, Any],
         200,
         (404, 422),
+        query=(("span", tuple(SPANS)),),
     ),
     Route(
         "GET",

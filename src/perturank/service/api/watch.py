@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -57,12 +58,20 @@ class Watching:
         if span not in SPANS:
             raise Refused(f"there is no span {span[:40]!r}", "ask for minutes or hours")
         found = await anyio.to_thread.run_sync(self._watch.history, held.name, span)
-        return answered(request, {"model": held.name, "span": span, "buckets": found})
+        return _small(request, answered(request, {"model": held.name, "span": span, "buckets": found}))
 
     async def recent(self, request: Request) -> Response:
         """Answer with the last queries that this process ranked."""
         held = await hosted(self._service, request.path_params["model"])
         return answered(request, {"model": held.name, "queries": [_about(each) for each in self._recent.of(held.name)]})
+
+
+def _small(request: Request, response: Response) -> Response:
+    """Return a long answer compressed, for those who can read it: a month by the hour is half a megabyte."""
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return response
+    headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
+    return Response(gzip.compress(response.body, 5), 200, headers, media_type=response.media_type)
 
 
 def _about(asked: Asked) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -15,6 +17,8 @@ from perturank.service.refusals import NotReady
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
+SECONDS_BUSY = 0.01  # since the last flush: then more is on its way
+SECONDS_TO_GATHER = 0.004
 
 Action = Callable[[Transaction], T]
 Waiting = tuple[Action[Any], "Future[Any]"]
@@ -31,6 +35,7 @@ class Committer:
         self._log = log
         self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._closed = threading.Event()
+        self._committed = -math.inf
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
@@ -54,12 +59,15 @@ class Committer:
             group, stopping = self._group()
             if group:
                 self._commit(group)
+                self._committed = time.monotonic()
 
     def _group(self) -> tuple[list[Waiting], bool]:
         """Return what is waiting, at least one, and whether to stop after it."""
         first = self._waiting.get()
         if first is None:
             return [], True
+        if time.monotonic() - self._committed < SECONDS_BUSY:
+            time.sleep(SECONDS_TO_GATHER)  # one flush for those that come meanwhile costs less than one for each
         group = [first]
         with contextlib.suppress(queue.Empty):
             while len(group) < MOST_AT_ONCE:
