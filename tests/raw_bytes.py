@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
@@ -185,7 +186,8 @@ def answer(port: int, sent: Attempt, seconds: float) -> bytes:
             _send(connection, sent)
             if sent.manner == "gone":
                 return b""
-            connection.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # the service may have closed it before
+                connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(65536), b""))
         except (ConnectionError, BrokenPipeError):
             return b""  # refused before everything was sent
