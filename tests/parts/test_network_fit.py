@@ -51,7 +51,7 @@ fitted = eqx.filter_jit(NetworkFit.fitted)
 def test_the_gradient_is_that_of_the_objective_with_its_regulariser() -> None:
     theta, theta_0 = networks()
     for budget in (None, 16):
-        found = gradient(replace(FIT, budget=budget), theta, theta_0, history(), jnp.asarray([[NONE]]), KEY, KEPT)
+        found = gradient(replace(FIT, budget=budget), theta, theta_0, history(), jnp.asarray([NONE]), KEY, KEPT)
         for n in range(2):
             now, start = (
                 [np.asarray(net.hidden[0][n], np.float64).T, np.asarray(net.output[n], np.float64)]
