@@ -32,3 +32,11 @@ def keep_compiled_programs() -> None:
     """Let JAX keep compiled programs on disk, so that a second run starts at once. Call it before importing JAX."""
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "compiled"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def compile_lightly() -> None:
+    """Spend half the time on compiling, for runs too short to win it back; works only before JAX is used.
+
+    Whoever has set XLA_FLAGS is left alone.
+    """
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1")

@@ -62,6 +62,8 @@ def reproduce(
     perturank reproduce --data ~/data/MSLR-WEB10K --scale paper --staged --ray auto
     """
     machine.pin_threads(1)  # the other cores run other runs
+    if scale == "demo":
+        machine.compile_lightly()
     words = {"folds": folds, "seeds": seeds, "rounds": rounds, "grid": grid, "tuning_seeds": tuning_seeds, "top": top}
     changes: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
     changes |= {"data": tuple(data)} if data else {}
