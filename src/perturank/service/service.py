@@ -47,6 +47,7 @@ class Service:
         self.host = Host(log, settings.documents)
         self.windows = Windows()
         self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
+        self._reading, self._closed = threading.RLock(), False
         self._tail = log.tail()
         self.refresh()
         for held in self.host.all():  # what was shown before we started
@@ -54,8 +55,10 @@ class Service:
 
     def refresh(self) -> None:
         """Take in what others wrote."""
-        self.host.refresh()
-        self._tail = self.log.tail()
+        with self._reading:
+            if not self._closed:
+                self.host.refresh()
+                self._tail = self.log.tail()
 
     def close_windows(self) -> None:
         """Write into the log which windows are over."""
@@ -171,8 +174,10 @@ class Service:
         return snapshots.state_bytes(ranker, model=model, learned_version=held.version, history=history)
 
     def close(self) -> None:
-        """Finish what is under way."""
+        """Finish what is under way; nobody reads the log any more, so that it can be closed."""
         self.committer.close()
+        with self._reading:
+            self._closed = True
 
 
 def _closing(model: str, position: int) -> Callable[[Transaction], int | None]:

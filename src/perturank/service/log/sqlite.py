@@ -47,6 +47,7 @@ class SqliteLog:
         self.path = path
         self._lead: IO[str] | None = None
         self._mine = threading.local()
+        self._connections: list[sqlite3.Connection] = []
         try:
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
@@ -76,6 +77,7 @@ class SqliteLog:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self._mine.connection = connection
+            self._connections.append(connection)
         return connection
 
     def _meta(self, name: str) -> Any:
@@ -186,14 +188,12 @@ class SqliteLog:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Let another learner lead, and every connection go.
-
-        One that a thread is using this moment is closed when it is done: to close it now would take it from under
-        its feet, and the process with it.
-        """
+        """Close every connection, and let another learner lead."""
         if self._lead is not None:
             self._lead.close()
             self._lead = None
+        while self._connections:
+            self._connections.pop().close()
         self._mine = threading.local()
 
 
