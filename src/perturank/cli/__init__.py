@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+import threading
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -88,4 +91,16 @@ def start(
 def main() -> None:
     """Run the command line."""
     machine.keep_compiled_programs()
-    app(prog_name="perturank")
+    try:
+        app(prog_name="perturank")
+    except SystemExit as ended:
+        _leave(ended.code if isinstance(ended.code, int) else 1 if ended.code else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process after Python's own work, without the destructors of C++: one of them aborts now and then."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

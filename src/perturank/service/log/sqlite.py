@@ -47,7 +47,7 @@ class SqliteLog:
         self.path = path
         self._lead: IO[str] | None = None
         self._mine = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: list[tuple[threading.Thread, sqlite3.Connection]] = []
         try:
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
@@ -77,7 +77,7 @@ class SqliteLog:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self._mine.connection = connection
-            self._connections.append(connection)
+            self._connections.append((threading.current_thread(), connection))
         return connection
 
     def _meta(self, name: str) -> Any:
@@ -188,12 +188,17 @@ class SqliteLog:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Close every connection, and let another learner lead."""
+        """Close the connections, and let another learner lead.
+
+        Those of other threads close when they are let go: one that is being used would end the process.
+        """
         if self._lead is not None:
             self._lead.close()
             self._lead = None
-        while self._connections:
-            self._connections.pop().close()
+        for owner, connection in self._connections:
+            if owner is threading.current_thread() or not owner.is_alive():
+                connection.close()
+        self._connections.clear()
         self._mine = threading.local()
 
 
