@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -40,3 +41,20 @@ def compile_lightly() -> None:
     Whoever has set XLA_FLAGS is left alone.
     """
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1")
+
+
+def answer_in_place() -> None:
+    """Let the thread that calls a compiled program run it: to hand a small one over takes longer than to run it.
+
+    Works only before JAX is used. Results are the same to the bit.
+    """
+    import jax  # not above: settings of the environment must come before it
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+
+
+def look_for_garbage_seldom() -> None:
+    """Let what is here now be, and look through the rest only when much has come: JAX alone is a million objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

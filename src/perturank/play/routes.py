@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perturank import pages
 from perturank.play.game import Game
 from perturank.service.api.added import Added
+from perturank.service.api.asking import Asking
 from perturank.service.api.forms import answered, asked
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -70,37 +70,37 @@ class Routes:
             ],
         )
 
-    async def search(self, request: Request) -> Response:
+    async def search(self, asking: Asking) -> Response:
         """Answer with results."""
-        return answered(request, await self._game.search(asked(request, Search).query))
+        return answered(asking, await self._game.search(asked(asking, Search).query))
 
-    async def click(self, request: Request) -> Response:
+    async def click(self, asking: Asking) -> Response:
         """Answer with what the click says; its effect comes as an event."""
-        click = asked(request, Click)
-        return answered(request, await self._game.click(click.search, click.model, click.path))
+        click = asked(asking, Click)
+        return answered(asking, await self._game.click(click.search, click.model, click.path))
 
-    async def users(self, request: Request) -> Response:
+    async def users(self, asking: Asking) -> Response:
         """Switch the simulated users on or off."""
-        wish = asked(request, Users)
+        wish = asked(asking, Users)
         self._game.users(wish.on, wish.user, wish.rate)
-        return answered(request, self._game.said())
+        return answered(asking, self._game.said())
 
-    async def beside(self, request: Request) -> Response:
+    async def beside(self, asking: Asking) -> Response:
         """Put a ranker beside."""
-        await self._game.compare(asked(request, Beside).ranker)
-        return answered(request, self._game.said())
+        await self._game.compare(asked(asking, Beside).ranker)
+        return answered(asking, self._game.said())
 
-    async def state(self, request: Request) -> Response:
+    async def state(self, asking: Asking) -> Response:
         """Answer with the state once."""
-        return answered(request, self._game.said())
+        return answered(asking, self._game.said())
 
-    async def events(self, request: Request) -> Response:
+    async def events(self, asking: Asking) -> Response:
         """Answer with the state whenever it has changed, as server-sent events."""
-        return StreamingResponse(self._changes(request), media_type="text/event-stream", headers=NOT_KEPT)
+        return StreamingResponse(self._changes(asking), media_type="text/event-stream", headers=NOT_KEPT)
 
-    async def _changes(self, request: Request) -> AsyncIterator[bytes]:
+    async def _changes(self, asking: Asking) -> AsyncIterator[bytes]:
         told, silent = -1, 0
-        while not request.app.state.service.stopping.is_set():
+        while not asking.stopping.is_set():
             if self._game.board.changes != told:
                 told, silent = self._game.board.changes, 0
                 yield b"data: " + msgspec.json.encode(self._game.said()) + b"\n\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextvars import ContextVar
 
 OF_NO_REQUEST = "-"
@@ -26,6 +27,14 @@ class Lines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(message)s")
+        self._second, self._text = 0, ""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        """Return the time as logging does, but make its text once a second."""
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._text = second, time.strftime(self.default_time_format, self.converter(second))
+        return f"{self._text},{int(record.msecs):03d}"
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line or several."""
@@ -35,6 +44,8 @@ class Lines(logging.Formatter):
 
 def write_lines() -> None:
     """Send all lines of this process to stderr."""
+    logging._srcfile = None  # as its documentation advises: no line says where in the code it was made
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler()
     handler.addFilter(Naming())
     handler.setFormatter(Lines())

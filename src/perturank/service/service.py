@@ -124,7 +124,7 @@ class Service:
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""
         name = opened(impression, model, self.log.secret)
-        return self.committer.submit(lambda transaction: give_feedback(transaction, model, name, clicks, final))
+        return self.committer.submit(lambda transaction: give_feedback(transaction, model, name, clicks, final), name)
 
     def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
         """Make or change a model; return whether its learning begins anew."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ from types import FrameType
 
 import uvicorn
 
+from perturank import machine
 from perturank.errors import BadInput
 from perturank.service.api.added import Added
 from perturank.service.api.application import application
@@ -43,14 +43,16 @@ def serve(
     `added` is given the address and returns what else stands there.
     """
     settings = settings.checked()
+    machine.answer_in_place()
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     write_lines()
     report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service, address = Service(log, settings), f"http://{_address(listening)}"
+        app = application(service, added(address))
         config = uvicorn.Config(
-            application(service, added(address)),
-            http=partial(Connection, patience=settings.patience),  # type: ignore[arg-type]
+            app,
+            http=partial(Connection, patience=settings.patience, straight=app.state.straight),  # type: ignore[arg-type]
             ws="none",
             proxy_headers=False,
             log_config=None,
@@ -58,8 +60,7 @@ def serve(
             timeout_graceful_shutdown=SECONDS_TO_DRAIN,
             server_header=False,
         )
-        gc.collect()
-        gc.freeze()  # what is here now stays: JAX alone is a million objects to look through, again and again
+        machine.look_for_garbage_seldom()
         with _learner(settings):
             say(welcome(address))
             with _quiet_end():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from starlette.routing import Route
 
-from perturank.service.api.gate import Endpoint
+from perturank.service.api.asking import Endpoint
 
 
 class Added(NamedTuple):

@@ -17,13 +17,15 @@ from starlette.routing import Route
 
 from perturank import pages
 from perturank.service.api.added import Added
-from perturank.service.api.gate import Endpoint, Gate
+from perturank.service.api.asking import Asking, Endpoint
+from perturank.service.api.gate import Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
 from perturank.service.api.openapi import PAGE_POLICY, document, page
 from perturank.service.api.routes import ROUTES
-from perturank.service.api.shortcut import Shortcut
+from perturank.service.api.routes import Route as Row
+from perturank.service.api.straight import Straight
 from perturank.service.api.watch import Watching
 from perturank.service.keys import Keyring, read_keys
 from perturank.service.metering import Meter
@@ -39,8 +41,8 @@ SECONDS_TO_A_CLOSING = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
 
 
-def application(service: Service, added: Added = Added()) -> Shortcut:
-    """Return the application of this service."""
+def application(service: Service, added: Added = Added()) -> Starlette:
+    """Return the application of this service; `state.straight` are the ways past it."""
     settings, meter, recent = service.settings, Meter(), Recent()
     watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
     keys = None if settings.keys is None else read_keys(Path(settings.keys))
@@ -61,20 +63,26 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
         found: Endpoint = getattr(parts[part], method)
         return found
 
-    gated = {r: (wide if r.takes is bytes else gate)(endpoint(r.handler), r.scope) for r in ROUTES}
-    by_row = {r: Route(r.path, gated[r], methods=[r.method]) for r in ROUTES}
-    routes = list(by_row.values())
-    quick = {r.handler.partition(".")[2]: (by_row[r], gated[r]) for r in ROUTES if r.handler in BUSIEST}
+    def gated(row: Row) -> Route:
+        by = wide if row.takes is bytes else gate
+        return Route(row.path, by(endpoint(row.handler), row.scope), methods=[row.method])
+
+    routes = [gated(row) for row in ROUTES]
+    straight = [
+        Straight(row.path, endpoint(row.handler), gate, "serve", service.stopping)
+        for row in ROUTES
+        if row.handler in BUSIEST
+    ]
     described, readable = msgspec.json.encode(document()), page()
 
-    async def openapi(request: Request) -> Response:
+    async def openapi(asking: Asking) -> Response:
         return Response(described, media_type="application/json")
 
-    async def docs(request: Request) -> Response:
+    async def docs(asking: Asking) -> Response:
         return HTMLResponse(readable, headers=pages.SAFELY | {"content-security-policy": PAGE_POLICY})
 
     async def absent(request: Request, error: Exception) -> Response:
-        async def refuse(request: Request) -> Response:
+        async def refuse(asking: Asking) -> Response:
             raise error
 
         response = await gate(refuse, None)(request)
@@ -101,8 +109,8 @@ def application(service: Service, added: Added = Added()) -> Shortcut:
 
     app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
     app.router.redirect_slashes = False  # a redirect would go past the gate
-    app.state.service = service
-    return Shortcut(app, quick)
+    app.state.service, app.state.straight = service, straight
+    return app
 
 
 def _methods(routes: Sequence[Route], path: str) -> list[str]:

@@ -6,12 +6,14 @@ import asyncio
 import http
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from perturank.service.api.problems import problem
+from perturank.service.api.straight import Straight, Whole, is_plain
 from perturank.service.lines import lines
 
 HEADER_BYTES = 65_536
@@ -20,11 +22,13 @@ HEADER_BYTES = 65_536
 class Connection(HttpToolsProtocol):
     """One connection: what is no HTTP is answered with problem JSON and an id too, and nobody may dawdle."""
 
-    def __init__(self, *arguments: Any, patience: float, **options: Any) -> None:
+    def __init__(self, *arguments: Any, patience: float, straight: Sequence[Straight], **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._straight = straight
         self._patience = patience  # seconds from the first byte that may come to the last header
         self._timer: asyncio.TimerHandle | None = None
         self._n_bytes = 0  # of headers that have not ended yet
+        self._body_timer: asyncio.TimerHandle | None = None
         self._n_left = 0  # bytes of a body that the parser does not see
         self._under_way: list[RequestResponseCycle] = []  # one, and those that were sent without waiting for it
         self._broken = False
@@ -55,8 +59,50 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Hand the request over."""
         self._stop_waiting()
-        super().on_headers_complete()
+        whole = self._whole()
+        if whole is not None:
+            self.cycle = whole
+        else:
+            super().on_headers_complete()
         self._under_way = [each for each in (*self._under_way, self.cycle) if not each.response_complete]
+
+    def _whole(self) -> Whole | None:
+        """Return the request if it may go straight to its endpoint."""
+        is_free = self.cycle is None or self.cycle.response_complete
+        if not is_free or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
+            return None
+        found = next(((way, model) for way in self._straight if (model := way.model(self.url)) is not None), None)
+        if found is None or not is_plain(self.headers):
+            return None
+        return Whole(
+            *(*found, self.url, self.flow),
+            scope=self.scope,
+            transport=self.transport,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+
+    def on_body(self, body: bytes) -> None:
+        """Take in a part of the body."""
+        if isinstance(self.cycle, Whole):
+            self.cycle.parts.append(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Answer what waited for its end."""
+        super().on_message_complete()
+        if isinstance(self.cycle, Whole):
+            self._stop_waiting()
+            task = self.loop.create_task(self.cycle.answer())
+            task.add_done_callback(self.tasks.discard)
+            self.tasks.add(task)
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
@@ -74,6 +120,8 @@ class Connection(HttpToolsProtocol):
             self._n_bytes += len(data)
             if self._n_bytes > HEADER_BYTES:
                 self._end(431, "the headers are too large", f"send at most {HEADER_BYTES} bytes of them")
+        elif isinstance(self.cycle, Whole) and self.cycle.more_body and not self._broken:
+            self._wait_for_body()
 
     def _pass_over(self, rest: bytes) -> None:
         """Answer as if another protocol had not been proposed; the parser takes what follows for that protocol's."""
@@ -101,13 +149,21 @@ class Connection(HttpToolsProtocol):
         if self._timer is None:
             self._timer = self.loop.call_later(self._patience, self._too_slow)
 
+    def _wait_for_body(self) -> None:
+        if self._body_timer is None:
+            self._body_timer = self.loop.call_later(self._patience, self._body_too_slow)
+
     def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._n_bytes = None, 0
+        for timer in (self._timer, self._body_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer, self._body_timer, self._n_bytes = None, None, 0
 
     def _too_slow(self) -> None:
         self._end(408, "the request did not come", f"send its headers within {self._patience:g} seconds")
+
+    def _body_too_slow(self) -> None:
+        self._end(408, "the body did not come", f"send it within {self._patience:g} seconds")
 
     def _end(self, status: int, title: str, detail: str) -> None:
         """Refuse, unless an answer is under way: then that is the last."""

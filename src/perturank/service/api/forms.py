@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
+from perturank.service.api.asking import Asking
 from perturank.service.api.repeating import check_json, check_packed
 from perturank.service.api.requests import RawRank
 from perturank.service.refusals import Refused
@@ -17,21 +17,21 @@ BINARY = "application/msgpack"
 _decoders: dict[tuple[Any, bool], Any] = {}
 
 
-def is_binary(request: Request) -> bool:
+def is_binary(asking: Asking) -> bool:
     """Return whether the request came as MessagePack."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() in (
+    return asking.headers.get("content-type", "").partition(";")[0].strip().lower() in (
         BINARY,
         "application/x-msgpack",
     )
 
 
-def asked(request: Request, kind: type[T]) -> T:
+def asked(asking: Asking, kind: type[T]) -> T:
     """Return the body as this kind of request."""
-    binary = is_binary(request)
+    binary = is_binary(asking)
     if (kind, binary) not in _decoders:
         make = msgspec.msgpack.Decoder if binary else msgspec.json.Decoder
         _decoders[kind, binary] = make(kind)
-    body: bytes = request.state.body
+    body: bytes = asking.body
     try:
         value: T = _decoders[kind, binary].decode(body)
         if binary:
@@ -43,8 +43,8 @@ def asked(request: Request, kind: type[T]) -> T:
     return value
 
 
-def answered(request: Request, value: Any, status: int = 200) -> Response:
+def answered(asking: Asking, value: Any, status: int = 200) -> Response:
     """Return the answer in the form of the request."""
-    if is_binary(request):
+    if is_binary(asking):
         return Response(msgspec.msgpack.encode(value), status, media_type=BINARY)
     return Response(msgspec.json.encode(value), status, media_type="application/json")

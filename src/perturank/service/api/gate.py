@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -15,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from perturank.errors import BadInput
+from perturank.service.api.asking import Asking, Endpoint
 from perturank.service.api.origin import check_local
 from perturank.service.api.problems import problem
 from perturank.service.keys import Keyring, Scope
@@ -22,7 +24,7 @@ from perturank.service.lines import lines, request_id
 from perturank.service.metering import Meter
 from perturank.service.refusals import Refused, TooLarge, TooSlow
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Read = Callable[[Asking], Awaitable[bytes]]
 ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -34,38 +36,45 @@ class Gate:
         self._keyring, self._meter = keyring, meter
         self._body_bytes, self._patience = body_bytes, patience
 
-    def __call__(self, endpoint: Endpoint, scope: Scope | None) -> Endpoint:
-        """Return the endpoint behind the gate; scope None: open to all."""
+    def __call__(self, endpoint: Endpoint, scope: Scope | None) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint behind the gate, for Starlette; scope None: open to all."""
 
         async def passed(request: Request) -> Response:
-            began = time.perf_counter()
-            given = request.headers.get("x-request-id", "")
-            name = given if ACCEPTABLE_ID.fullmatch(given) else secrets.token_hex(8)
-            request_id.set(name)
-            response = await self._answered(request, endpoint, scope, name)
-            response.headers["x-request-id"] = name
-            path = getattr(request.scope.get("route"), "path", "")
-            self._meter.requests.labels(request.method, path, response.status_code).inc()
-            seconds = time.perf_counter() - began
-            self._meter.seconds.labels(path).observe(seconds)
-            self._meter.pulse.note(path, response.status_code, seconds)
-            lines.info("%s %s %d", request.method, quote(request.scope["path"]), response.status_code)
-            return response
+            return await self.answered(Asking.of(request), endpoint, scope, partial(self._read, request))
 
         return passed
 
-    async def _answered(self, request: Request, endpoint: Endpoint, scope: Scope | None, name: str) -> Response:
+    async def answered(
+        self, asking: Asking, endpoint: Endpoint, scope: Scope | None, read: Read | None = None
+    ) -> Response:
+        """Return the answer of the endpoint, or a refusal; without `read` the body is there already."""
+        began = time.perf_counter()
+        given = asking.headers.get("x-request-id", "")
+        name = given if ACCEPTABLE_ID.fullmatch(given) else secrets.token_hex(8)
+        request_id.set(name)
+        response = await self._passed(asking, endpoint, scope, read, name)
+        response.headers["x-request-id"] = name
+        self._meter.requests.labels(asking.method, asking.route, response.status_code).inc()
+        seconds = time.perf_counter() - began
+        self._meter.seconds.labels(asking.route).observe(seconds)
+        self._meter.pulse.note(asking.route, response.status_code, seconds)
+        lines.info("%s %s %d", asking.method, quote(asking.path), response.status_code)
+        return response
+
+    async def _passed(
+        self, asking: Asking, endpoint: Endpoint, scope: Scope | None, read: Read | None, name: str
+    ) -> Response:
         try:
-            model = request.path_params.get("model")
+            model = asking.path_params.get("model")
             if model is not None and not MODEL.fullmatch(model):
                 raise Refused(f"{model[:80]!r} is no name of a model", "use letters, digits, dot, dash and underscore")
             if not self._keyring.asks:
-                check_local(request)
+                check_local(asking.headers)
             if scope is not None:
-                address = request.client.host if request.client is not None else ""
-                self._keyring.admit(request.headers.get("authorization"), scope, model, address)
-            await self._read(request)
-            return await endpoint(request)
+                self._keyring.admit(asking.headers.get("authorization"), scope, model, asking.address)
+            if read is not None:
+                asking.body = await read(asking)
+            return await endpoint(asking)
         except Refused as refused:
             return problem(refused.status, refused.kind, refused.what, refused.remedy, name)
         except msgspec.MsgspecError as error:
@@ -82,9 +91,9 @@ class Gate:
             lines.exception("failed")
             return problem(500, "fault", "the service failed", "the log line with this id says why", name)
 
-    async def _read(self, request: Request) -> None:
-        """Read the body into the request, as long as it is within the limit."""
-        length = request.headers.get("content-length", "0")
+    async def _read(self, request: Request, asking: Asking) -> bytes:
+        """Return the body, as long as it is within the limit."""
+        length = asking.headers.get("content-length", "0")
         if not re.fullmatch(r"[0-9]{1,18}", length) or int(length) > self._body_bytes:
             raise TooLarge("the body is too large", f"send at most {self._body_bytes} bytes")
         parts, size = [], 0
@@ -97,4 +106,4 @@ class Gate:
                     parts.append(part)
         except TimeoutError:
             raise TooSlow("the body did not come", f"send it within {self._patience:g} seconds") from None
-        request.state.body = b"".join(parts)
+        return b"".join(parts)

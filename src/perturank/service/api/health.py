@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import anyio.to_thread
-from starlette.requests import Request
 from starlette.responses import Response
 
+from perturank.service.api.asking import Asking
 from perturank.service.api.forms import answered
 from perturank.service.lines import lines
 from perturank.service.metering import Meter
@@ -40,19 +40,19 @@ class Health:
         """What fails now."""
         return list(self._failing.values())
 
-    async def alive(self, request: Request) -> Response:
+    async def alive(self, asking: Asking) -> Response:
         """Answer as long as the process does."""
-        return answered(request, {"status": "alive"})
+        return answered(asking, {"status": "alive"})
 
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, asking: Asking) -> Response:
         """Answer 200 when every length of list is compiled and the log can be read; say what is wrong."""
         todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
         faults = [held.fault for held in self._service.host.all() if held.fault is not None]
         status = "failing" if self._failing else "compiling" if todo else "ready"
         about = {"status": status, "to_compile": todo, "faults": [*self.failing, *faults]}
-        return answered(request, about, 200 if status == "ready" else 503)
+        return answered(asking, about, 200 if status == "ready" else 503)
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, asking: Asking) -> Response:
         """Answer with what Prometheus reads."""
         page = await anyio.to_thread.run_sync(self._meter.page, self._watch)
         return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -9,9 +9,9 @@ from typing import Any
 
 import anyio.to_thread
 import numpy as np
-from starlette.requests import Request
 from starlette.responses import Response
 
+from perturank.service.api.asking import Asking
 from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked, is_binary
 from perturank.service.api.requests import (
@@ -45,34 +45,34 @@ class Lists:
     def __init__(self, service: Service, meter: Meter, recent: Recent) -> None:
         self._service, self._meter, self._recent = service, meter, recent
 
-    async def rank(self, request: Request) -> Response:
+    async def rank(self, asking: Asking) -> Response:
         """Answer with a list to show."""
-        asks = asked(request, RawRank) if is_binary(request) else asked(request, Rank)
-        return answered(request, await self._ranked(await self._parsed(request.path_params["model"], asks)))
+        asks = asked(asking, RawRank) if is_binary(asking) else asked(asking, Rank)
+        return answered(asking, await self._ranked(await self._parsed(asking.path_params["model"], asks)))
 
-    async def rank_batch(self, request: Request) -> Response:
+    async def rank_batch(self, asking: Asking) -> Response:
         """Answer with several lists."""
-        batch = self._within(asked(request, RankBatch).requests)
-        parsed = [await self._parsed(request.path_params["model"], asks) for asks in batch]  # all, before one is drawn
+        batch = self._within(asked(asking, RankBatch).requests)
+        parsed = [await self._parsed(asking.path_params["model"], asks) for asks in batch]  # all, before one is drawn
         answers = await asyncio.gather(*[self._ranked(each) for each in parsed])
-        return answered(request, Rankings(list(answers)))
+        return answered(asking, Rankings(list(answers)))
 
-    async def feedback(self, request: Request) -> Response:
+    async def feedback(self, asking: Asking) -> Response:
         """Record clicks; answered when they are durable."""
-        said = asked(request, Feedback)
-        return answered(request, await self._given(request.path_params["model"], said))
+        said = asked(asking, Feedback)
+        return answered(asking, await self._given(asking.path_params["model"], said))
 
-    async def feedback_batch(self, request: Request) -> Response:
+    async def feedback_batch(self, asking: Asking) -> Response:
         """Record clicks on several lists; what is refused does not stop the rest."""
-        batch = self._within(asked(request, FeedbackBatch).requests)
-        model = request.path_params["model"]
+        batch = self._within(asked(asking, FeedbackBatch).requests)
+        model = asking.path_params["model"]
         results = await asyncio.gather(*[self._given(model, said) for said in batch], return_exceptions=True)
-        return answered(request, GivenBatch([_outcome(result) for result in results]))
+        return answered(asking, GivenBatch([_outcome(result) for result in results]))
 
-    async def explain(self, request: Request) -> Response:
+    async def explain(self, asking: Asking) -> Response:
         """Say why each document stands where the best estimate has it."""
-        asks = asked(request, Explain)
-        held = await hosted(self._service, request.path_params["model"])
+        asks = asked(asking, Explain)
+        held = await hosted(self._service, asking.path_params["model"])
         if asks.recent is None:
             features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
             ids = [each.id for each in asks.documents]
@@ -87,7 +87,7 @@ class Lists:
             return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
 
         found = await anyio.to_thread.run_sync(explain)
-        return answered(request, {"model": held.name, "version": held.version} | found)
+        return answered(asking, {"model": held.name, "version": held.version} | found)
 
     async def _parsed(self, model: str, asks: Rank | RawRank) -> Parsed:
         held = await hosted(self._service, model, _n_features(asks))

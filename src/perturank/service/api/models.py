@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio.to_thread
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service import snapshots
+from perturank.service.api.asking import Asking
 from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked
 from perturank.service.api.requests import Erase, Pin
@@ -30,29 +30,29 @@ class Models:
     def __init__(self, service: Service, recent: Recent) -> None:
         self._service, self._recent = service, recent
 
-    async def listed(self, request: Request) -> Response:
+    async def listed(self, asking: Asking) -> Response:
         """Answer with all models."""
-        return answered(request, {"models": [described(held) for held in self._service.host.all()]})
+        return answered(asking, {"models": [described(held) for held in self._service.host.all()]})
 
-    async def get(self, request: Request) -> Response:
+    async def get(self, asking: Asking) -> Response:
         """Answer with one model."""
-        return answered(request, described(await hosted(self._service, request.path_params["model"])))
+        return answered(asking, described(await hosted(self._service, asking.path_params["model"])))
 
-    async def put(self, request: Request) -> Response:
+    async def put(self, asking: Asking) -> Response:
         """Make or change a model."""
-        name, spec = request.path_params["model"], asked(request, Spec)
+        name, spec = asking.path_params["model"], asked(asking, Spec)
         anew = await run(self._service.put, name, spec)
-        return answered(request, described(self._service.host.get(name)), 201 if anew else 200)
+        return answered(asking, described(self._service.host.get(name)), 201 if anew else 200)
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, asking: Asking) -> Response:
         """Delete a model."""
-        await run(self._service.delete, request.path_params["model"])
-        self._recent.forget(request.path_params["model"])
+        await run(self._service.delete, asking.path_params["model"])
+        self._recent.forget(asking.path_params["model"])
         return Response(status_code=204)
 
-    async def versions(self, request: Request) -> Response:
+    async def versions(self, asking: Asking) -> Response:
         """Answer with the model's versions, newest first."""
-        held = await hosted(self._service, request.path_params["model"])
+        held = await hosted(self._service, asking.path_params["model"])
         stored = set(await run(snapshots.versions, self._service.log, held.name))
         about = [
             {
@@ -64,46 +64,46 @@ class Models:
             }
             for version, published in sorted(held.published.items(), reverse=True)
         ]
-        return answered(request, {"served": held.version, "pinned": held.pinned, "versions": about})
+        return answered(asking, {"served": held.version, "pinned": held.pinned, "versions": about})
 
-    async def pin(self, request: Request) -> Response:
+    async def pin(self, asking: Asking) -> Response:
         """Serve one version whatever is learned."""
-        name, asks = request.path_params["model"], asked(request, Pin)
+        name, asks = asking.path_params["model"], asked(asking, Pin)
         await run(self._service.pin, name, asks.version)
-        return answered(request, described(self._service.host.get(name)))
+        return answered(asking, described(self._service.host.get(name)))
 
-    async def unpin(self, request: Request) -> Response:
+    async def unpin(self, asking: Asking) -> Response:
         """Serve the newest version again."""
-        name = request.path_params["model"]
+        name = asking.path_params["model"]
         await run(self._service.pin, name, None)
-        return answered(request, described(self._service.host.get(name)))
+        return answered(asking, described(self._service.host.get(name)))
 
-    async def roll_back(self, request: Request) -> Response:
+    async def roll_back(self, asking: Asking) -> Response:
         """Let learning go on from an earlier version."""
-        name, asks = request.path_params["model"], asked(request, Pin)
+        name, asks = asking.path_params["model"], asked(asking, Pin)
         await run(self._service.roll_back, name, asks.version)
-        return answered(request, {"status": "accepted"}, 202)
+        return answered(asking, {"status": "accepted"}, 202)
 
-    async def file(self, request: Request) -> Response:
+    async def file(self, asking: Asking) -> Response:
         """Answer with the served version as a file for `perturank.load`; `?history=false`: only to rank with."""
-        held = await hosted(self._service, request.path_params["model"])
-        history = request.query_params.get("history", "true")
+        held = await hosted(self._service, asking.path_params["model"])
+        history = asking.query_params.get("history", "true")
         if history not in ("true", "false"):
             raise Refused(f"history is {history[:40]!r}", "say true or false")
         content = await run(partial(self._service.file, held.name, history=history == "true"))
         return Response(content, media_type=FILE)
 
-    async def bring(self, request: Request) -> Response:
+    async def bring(self, asking: Asking) -> Response:
         """Let learning go on from a file that `perturank.save` wrote."""
-        await run(self._service.bring, request.path_params["model"], request.state.body)
-        return answered(request, {"status": "accepted"}, 202)
+        await run(self._service.bring, asking.path_params["model"], asking.body)
+        return answered(asking, {"status": "accepted"}, 202)
 
-    async def erase(self, request: Request) -> Response:
+    async def erase(self, asking: Asking) -> Response:
         """Take everything of a source out of the log."""
-        held = await hosted(self._service, request.path_params["model"])
-        position = await run(self._service.erase, held.name, asked(request, Erase).source)
+        held = await hosted(self._service, asking.path_params["model"])
+        position = await run(self._service.erase, held.name, asked(asking, Erase).source)
         self._recent.forget(held.name)  # nobody remembers whose queries they were
-        return answered(request, {"status": "accepted", "position": position}, 202)
+        return answered(asking, {"status": "accepted", "position": position}, 202)
 
 
 def described(held: Hosted) -> dict[str, Any]:

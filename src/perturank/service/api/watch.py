@@ -9,9 +9,9 @@ from typing import Any
 
 import anyio.to_thread
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from perturank.service.api.asking import Asking
 from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered
 from perturank.service.recent import Asked, Recent
@@ -31,11 +31,11 @@ class Watching:
         self._service, self._watch, self._recent = service, watch, recent
         self._n_streams = 0
 
-    async def overview(self, request: Request) -> Response:
+    async def overview(self, asking: Asking) -> Response:
         """Answer with this moment."""
-        return answered(request, await anyio.to_thread.run_sync(self._watch.overview))
+        return answered(asking, await anyio.to_thread.run_sync(self._watch.overview))
 
-    async def live(self, request: Request) -> Response:
+    async def live(self, asking: Asking) -> Response:
         """Answer with a stream of server-sent events, one a second, each like the overview."""
         if self._n_streams >= MOST_STREAMS:
             raise TooMany(f"{MOST_STREAMS} dashboards are open", "close one")
@@ -51,24 +51,24 @@ class Watching:
         finally:
             self._n_streams -= 1
 
-    async def history(self, request: Request) -> Response:
+    async def history(self, asking: Asking) -> Response:
         """Answer with the model's minutes or hours."""
-        held = await hosted(self._service, request.path_params["model"])
-        span = request.query_params.get("span", "minutes")
+        held = await hosted(self._service, asking.path_params["model"])
+        span = asking.query_params.get("span", "minutes")
         if span not in SPANS:
             raise Refused(f"there is no span {span[:40]!r}", "ask for minutes or hours")
         found = await anyio.to_thread.run_sync(self._watch.history, held.name, span)
-        return _small(request, answered(request, {"model": held.name, "span": span, "buckets": found}))
+        return _small(asking, answered(asking, {"model": held.name, "span": span, "buckets": found}))
 
-    async def recent(self, request: Request) -> Response:
+    async def recent(self, asking: Asking) -> Response:
         """Answer with the last queries that this process ranked."""
-        held = await hosted(self._service, request.path_params["model"])
-        return answered(request, {"model": held.name, "queries": [_about(each) for each in self._recent.of(held.name)]})
+        held = await hosted(self._service, asking.path_params["model"])
+        return answered(asking, {"model": held.name, "queries": [_about(each) for each in self._recent.of(held.name)]})
 
 
-def _small(request: Request, response: Response) -> Response:
+def _small(asking: Asking, response: Response) -> Response:
     """Return a long answer compressed, for those who can read it: a month by the hour is half a megabyte."""
-    if "gzip" not in request.headers.get("accept-encoding", ""):
+    if "gzip" not in asking.headers.get("accept-encoding", ""):
         return response
     headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
     return Response(gzip.compress(response.body, 5), 200, headers, media_type=response.media_type)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from perturank.errors import BadInput
 from perturank.service.log import Log, Transaction
@@ -21,7 +21,14 @@ SECONDS_BUSY = 0.01  # since the last flush: then more is on its way
 SECONDS_TO_GATHER = 0.004
 
 Action = Callable[[Transaction], T]
-Waiting = tuple[Action[Any], "Future[Any]"]
+
+
+class Waiting(NamedTuple):
+    """An action that has not run yet, and the impression about which it will ask."""
+
+    action: Action[Any]
+    future: Future[Any]
+    impression: bytes | None
 
 
 class Committer:
@@ -39,12 +46,12 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
-    def submit(self, action: Action[T]) -> Future[T]:
-        """Return the future result of the action."""
+    def submit(self, action: Action[T], impression: bytes | None = None) -> Future[T]:
+        """Return the future result of the action; one that asks about an impression says so beforehand."""
         if self._closed.is_set():
             raise NotReady("the service is stopping", "send it again in a moment")
         future: Future[T] = Future()
-        self._waiting.put((action, future))
+        self._waiting.put(Waiting(action, future, impression))
         return future
 
     def close(self) -> None:
@@ -82,14 +89,17 @@ class Committer:
         refused: list[tuple[Future[Any], BadInput]] = []
         try:
             with self._log.transaction() as transaction:
-                for action, future in group:
+                asked = [each.impression for each in group if each.impression is not None]
+                if asked:
+                    transaction.foresee(asked)
+                for each in group:
                     try:
-                        results.append((future, action(transaction)))
+                        results.append((each.future, each.action(transaction)))
                     except BadInput as refusal:
-                        refused.append((future, refusal))
+                        refused.append((each.future, refusal))
         except BaseException as failure:
-            for _, future in group:
-                _settle(future, error=failure)
+            for each in group:
+                _settle(each.future, error=failure)
             return
         for future, result in results:
             _settle(future, result)

@@ -17,9 +17,10 @@ import psycopg
 from psycopg import errors
 
 from perturank.errors import BadInput
-from perturank.service.entries import FREQUENT, KINDS, Entry, Record
+from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
-from perturank.service.log.rows import COLUMNS, PAGE, End, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, paged, record
+from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
@@ -204,44 +205,37 @@ class PostgresLog:
         self._mine = threading.local()
 
 
-class PostgresTransaction:
+class PostgresTransaction(Writing):
     """Writes while the head's row is locked."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
         row = connection.execute("SELECT position, at FROM perturank_head FOR UPDATE").fetchone()
         assert row is not None
-        self.tally = sums.Tally()
-        self._end = End(*row)
-
-    def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
-        """Add an entry at the end and return its position."""
-        row = self._end.row(model, entry, impression)
-        self._connection.execute("INSERT INTO perturank_log VALUES (%s, %s, %s, %s, %s, %s)", row)
-        self._end.position += 1
-        return self._end.position
+        super().__init__(*row)
 
     def finish(self) -> None:
-        """Write where the log ends now, and bring the sums up to date."""
+        """Write what is left and where the log ends now, and bring the sums up to date."""
+        self.flush()
         self.tally.write(self._execute, TABLE, self._end.at)
         self._connection.execute("UPDATE perturank_head SET position = %s, at = %s", (self._end.position, self._end.at))
 
     def _execute(self, query: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
         return self._connection.execute(query.replace("?", "%s"), values)
 
-    def about(self, impression: bytes) -> list[Record]:
-        """Return the records of one impression."""
-        query = f"SELECT {COLUMNS} FROM perturank_log WHERE impression = %s ORDER BY position"
-        return [record(row) for row in self._connection.execute(query, (impression,))]
+    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO perturank_log VALUES (%s, %s, %s, %s, %s, %s)", rows)
 
-    def newest(self, model: str, kind: type) -> Record | None:
-        """Return the last record of this kind."""
+    def _read_about(self, impressions: list[bytes]) -> psycopg.Cursor[Any]:
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE impression = ANY(%s) ORDER BY position"
+        return self._connection.execute(query, (impressions,))
+
+    def _read_newest(self, model: str, kind: type) -> Any:
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE kind NOT IN {FREQUENT} AND model = %s AND kind = %s"
-        row = self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
-        return row and record(row)
+        return self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
 
-    def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
-        """Take records out; return how many."""
+    def _delete(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
         execute = self._connection.execute
         n = execute("DELETE FROM perturank_log WHERE position = ANY(%s)", (list(positions),)).rowcount
         return n + execute("DELETE FROM perturank_log WHERE impression = ANY(%s)", (list(impressions),)).rowcount

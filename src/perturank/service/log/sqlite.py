@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from perturank.errors import BadInput
-from perturank.service.entries import FREQUENT, KINDS, Entry, Record
+from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
-from perturank.service.log.rows import COLUMNS, PAGE, End, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, paged, record
+from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
 FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
+ROWS_AT_ONCE = 100  # to a statement: SQLite counts its variables
 PAGES_AT_ONCE = 2000  # given back while others wait
 
 SCHEMA = f"""
@@ -202,39 +204,38 @@ class SqliteLog:
         self._mine = threading.local()
 
 
-class SqliteTransaction:
+class SqliteTransaction(Writing):
     """Writes between BEGIN and COMMIT."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
-        self.tally = sums.Tally()
-        self._end = End(*(row or (0, 0)))
-
-    def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
-        """Add an entry at the end and return its position."""
-        row = self._end.row(model, entry, impression)
-        self._connection.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", row)
-        self._end.position += 1
-        return self._end.position
+        super().__init__(*(row or (0, 0)))
 
     def finish(self) -> None:
-        """Bring the sums up to date."""
+        """Write what is left, and bring the sums up to date."""
+        self.flush()
         self.tally.write(self._connection.execute, "sums", self._end.at)
 
-    def about(self, impression: bytes) -> list[Record]:
-        """Return the records of one impression."""
-        query = f"SELECT {COLUMNS} FROM log WHERE impression = ? ORDER BY position"
-        return [record(row) for row in self._connection.execute(query, (impression,))]
+    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
+            values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+            self._connection.execute(f"INSERT INTO log VALUES {values}", [each for row in some for each in row])
 
-    def newest(self, model: str, kind: type) -> Record | None:
-        """Return the last record of this kind."""
+    def _read_about(self, impressions: list[bytes]) -> Iterator[Any]:
+        for start in range(0, len(impressions), ROWS_AT_ONCE):
+            some = impressions[start : start + ROWS_AT_ONCE]
+            names = ", ".join("?" * len(some))
+            query = f"SELECT {COLUMNS} FROM log WHERE impression IN ({names}) ORDER BY position"
+            yield from self._connection.execute(query, some)
+
+    def _read_newest(self, model: str, kind: type) -> Any:
         query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ?"
-        row = self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
-        return row and record(row)
+        return self._connection.execute(f"{query} ORDER BY position DESC LIMIT 1", (model, KINDS[kind])).fetchone()
 
-    def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
-        """Take records out, with zeros in their place; return how many."""
+    def _delete(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
+        """Put zeros in their place."""
         self._connection.execute("PRAGMA secure_delete = ON")
         try:
             n = self._connection.executemany("DELETE FROM log WHERE position = ?", [(p,) for p in positions]).rowcount
