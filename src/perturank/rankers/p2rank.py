@@ -153,7 +153,8 @@ class P2LinRank(eqx.Module):
 
     def with_room(self, n_rounds: int, k: int) -> P2LinRank:
         """Return the same ranker with room for so many more rounds."""
-        return eqx.tree_at(lambda r: r.history, self, _roomy(self.history, self.settings, n_rounds, k))
+        history = _roomy(self.history, self.settings, n_rounds, k)
+        return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
 
     def learn(self, interaction: Interaction, key: Key) -> P2LinRank:
         """Return the ensemble refitted to all clicks so far, perturbed (eq:obj)."""
@@ -254,7 +255,8 @@ class P2NeurRank(eqx.Module):
 
     def with_room(self, n_rounds: int, k: int) -> P2NeurRank:
         """Return the same ranker with room for so many more rounds."""
-        return eqx.tree_at(lambda r: r.history, self, _roomy(self.history, self.settings, n_rounds, k))
+        history = _roomy(self.history, self.settings, n_rounds, k)
+        return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
 
     def learn(self, interaction: Interaction, key: Key) -> P2NeurRank:
         """Return the ensemble after a few steps on all clicks so far, perturbed (eq:obj)."""

@@ -105,7 +105,7 @@ class PairRank(eqx.Module):
     def with_room(self, n_rounds: int, k: int) -> PairRank:
         """Return the same ranker with room for so many more rounds."""
         history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
-        return eqx.tree_at(lambda r: r.history, self, history)
+        return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
 
     def learn(self, interaction: Interaction, key: Key) -> PairRank:
         """Return the ranker refitted to all clicks so far (eq:loss)."""

@@ -117,17 +117,16 @@ class Learner:
         """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
         assert state.ranker is not None
         digest = snapshots.digest(state.ranker)
+        content = snapshots.version_bytes(state.ranker, model=state.model, learned=state.learned)
+        sum_of = snapshots.sum_of(content)  # all of it before others must wait
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
                 return
             version = last_version(transaction, state.model) + 1
-            about = {"model": state.model, "version": version, "learned": state.learned}
-            content = snapshots.version_bytes(state.ranker, **about)
-            published = Snapshot(
-                state.generation, version, state.learned, digest, snapshots.sum_of(content), self.epoch
+            transaction.append(
+                state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self.epoch)
             )
-            transaction.append(state.model, published)
             transaction.store(snapshots.version_name(state.model, version), content)
             self._remove_old(transaction, state.model)
             self.progress.published(transaction, state, n)

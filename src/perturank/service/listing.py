@@ -89,24 +89,32 @@ def listed(
     """Return a list of at most `top` of these documents [n, d]; chance comes from the machine, or from a draw."""
     n = len(features)
     v = padded_length(n, spec.places)
-    rows = np.zeros((v, features.shape[1]), np.float32)
-    rows[:n] = features
-    scores = np.zeros(v, np.float32)
-    scores[:n] = 0 if prior is None else prior
+    mask, scores = _padding(v, n)
+    rows = np.empty((v, features.shape[1]), np.float32)
+    rows[:n], rows[n:] = features, 0
+    if prior is not None:
+        scores = scores.copy()
+        scores[:n] = prior
     lots = np.frombuffer(os.urandom(8), np.uint32) if draw is None else seeded_lots(spec.seed, draw)
     limits = spec.exploration
     bounds = _bounds(limits, _explores(limits, None if draw is None else lots)) if spec.is_limited else None
-    found, log_p, memo = flat.program(flat.arrays, rows, np.arange(v) < n, scores, lots, bounds)
+    found, log_p, memo = flat.program(flat.arrays, rows, mask, scores, lots, bounds)
     order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
-    log_ps = None if log_p is None else np.asarray(log_p)[: len(order)]
+    log_ps = None if log_p is None else np.asarray(log_p)[: len(order)].tolist()
     return Listed(
         order,
         free,
         None if log_ps is None else _log_propensity(log_ps, free, limits.share, order == best),
         [np.asarray(leaf) for leaf in memo],
         best,
-        None if log_ps is None else costing.agreed(log_ps.tolist(), order, best, limits.share),
+        None if log_ps is None else costing.agreed(log_ps, order, best, limits.share),
     )
+
+
+@lru_cache(maxsize=1024)
+def _padding(v: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of v rows are documents, and scores of 0; both are shared and must not be written to."""
+    return np.arange(v) < n, np.zeros(v, np.float32)
 
 
 def padded_length(n: int, places: int) -> int:
@@ -135,9 +143,9 @@ def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
     return np.array([limits.protected, displacement, explores], np.int32)
 
 
-def _log_propensity(log_ps: np.ndarray, free: list[int], share: float, is_best: bool) -> float:
+def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best: bool) -> float:
     """Return log(s·p + (1 - s)·[it is the best estimate]), p being the list's probability when it explores."""
-    log_p = log_probability(log_ps, np.asarray(free))
+    log_p = log_probability(log_ps, free)
     if share == 1:
         return min(log_p, 0.0)
     p = share * math.exp(log_p) + (1 - share) * is_best

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from collections.abc import Sequence
 
 CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
 
 
-def log_probability(log_p: np.ndarray, free: np.ndarray) -> float:
-    """Return the log-probability of a list from those of its places [n]; 1/free is taken for what is as good as it."""
+def log_probability(log_p: Sequence[float], free: Sequence[int]) -> float:
+    """Return the log-probability of a list from those of its places; 1/free is taken for what is as good as it."""
     total, n_lists = 0.0, 1
-    for place, n in zip(log_p.tolist(), free.tolist(), strict=True):
+    for place, n in zip(log_p, free, strict=True):
         surprise = math.log(max(n, 1))
         if abs(place + surprise) <= CLOSE * surprise:
             n_lists *= max(n, 1)  # as an integer: 3! lists of equal chance are 6, not e^1.79175946

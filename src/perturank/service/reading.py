@@ -50,20 +50,30 @@ def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple
     if set(map(len, rows)) != {spec.n_features}:
         wrong = next(each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features)
         raise Refused(f"document {wrong.id!r} has {len(wrong.features)} features", f"the model has {spec.n_features}")
-    pack = _doubles(spec.n_features).pack  # three times as quick as NumPy with lists of lists
-    features = np.frombuffer(b"".join([pack(*row) for row in rows]), "<f8").reshape(len(rows), spec.n_features)
-    priors = [each.prior for each in documents]
+    features = _packed(rows, "f" if spec.features is None else "d")  # what will be scaled keeps all its digits
+    return finite(_scaled(features, spec), "features"), _prior([each.prior for each in documents])
+
+
+def _prior(priors: Sequence[float | None]) -> np.ndarray | None:
+    """Return the priors as an array; None: no document has one."""
     n_without = priors.count(None)
     if n_without == len(priors):
-        return finite(_scaled(features, spec), "features"), None
+        return None
     if n_without > 0:
         raise Refused("some documents have a prior and some have none", "give it to all or to none")
-    return finite(_scaled(features, spec), "features"), finite(np.asarray(priors, np.float64), "prior")
+    return finite(np.asarray(priors, np.float64), "prior")
+
+
+def _packed(rows: Sequence[list[float]], kind: str) -> np.ndarray:
+    """Return rows of equal length as an array [n, d] of C's type; three times as quick as NumPy with lists of lists."""
+    d = len(rows[0])
+    pack = _packer(d, kind).pack
+    return np.frombuffer(b"".join([pack(*row) for row in rows]), kind).reshape(len(rows), d)
 
 
 @lru_cache(maxsize=32)
-def _doubles(n: int) -> struct.Struct:
-    return struct.Struct(f"<{n}d")
+def _packer(n: int, kind: str) -> struct.Struct:
+    return struct.Struct(f"{n}{kind}")
 
 
 def check_width(features: np.ndarray, spec: Spec) -> None:
@@ -91,7 +101,7 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
     if not is_fine.all():
         where = [int(i) for i in np.argwhere(~is_fine)[0]]
         raise Refused(f"{name}{where} is not a number up to {LARGEST:g}", "send finite numbers, scaled")
-    return values.astype(np.float32)
+    return values.astype(np.float32, copy=False)
 
 
 def _row(document: Candidate, spec: Spec) -> list[float]:

@@ -8,6 +8,7 @@ import sys
 import threading
 from types import FrameType
 
+from perturank import machine
 from perturank.errors import BadInput
 from perturank.service.foresight import Foresight
 from perturank.service.learner import Learner, Superseded
@@ -19,6 +20,8 @@ from perturank.service.retention import Retention
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_IDLE = 0.4  # between two looks at a log in which little happens: each may publish a version
+SECONDS_BUSY = 0.8  # where much happens: a version costs as much as a hundred lessons
+A_LOT = 16 * AT_ONCE  # impressions to a look: more than that, and there is no time to lose
 NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 
@@ -64,15 +67,22 @@ def learn(
 
 def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
     learner, foresight = Learner(log, retention), Foresight()
+    machine.look_for_garbage_seldom()
     while not stop.wait(0):
         if not once:
             foresight.look(learner)
         n = learner.step()
-        pause = SECONDS_IN_STEP if learner.is_in_step else SECONDS_IDLE
-        if (once and n == 0 and learner.is_tidy) or (not once and n < AT_ONCE and stop.wait(pause)):
+        if (once and n == 0 and learner.is_tidy) or (not once and stop.wait(_pause(learner, n))):
             break
     learner.close()
     return learner
+
+
+def _pause(learner: Learner, n: int) -> float:
+    """Return how long to wait after a look that found so many impressions to learn."""
+    if learner.is_in_step:
+        return SECONDS_IN_STEP if n < AT_ONCE else 0.0
+    return SECONDS_IDLE if n < AT_ONCE else SECONDS_BUSY if n < A_LOT else 0.0
 
 
 def _step_back() -> None:

@@ -115,8 +115,9 @@ class Lists:
         self, held: Hosted, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
     ) -> Shown:
         def draw() -> Future[Shown]:
-            said = {"top": asks.top, "mode": asks.mode, "source": asks.source, "draw": asks.draw}
-            return self._service.rank(held, ids, features, prior, **said)  # type: ignore[arg-type]
+            return self._service.rank(
+                held, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source, draw=asks.draw
+            )
 
         length = padded_length(len(ids), held.spec.places)
         if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
