@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import socket
@@ -93,3 +94,67 @@ def test_an_upgrade_nobody_offers_is_passed_over_and_the_connection_goes_on(serv
         connection.sendall(request(GOOD_JSON, b"rank", b"connection: close"))
         rest = b"".join(iter(lambda: connection.recv(65536), b""))
     assert STATUS.findall(first + rest) == [b"200", b"200"]
+
+
+def _answers(serving: Serving, *parts: bytes) -> list[tuple[bytes, bytes]]:
+    """Return status and body of every answer on one connection that is sent these parts, one after another."""
+    with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(0.05)
+        got = b"".join(iter(lambda: connection.recv(65536), b""))
+    found = []
+    while got:
+        head, _, rest = got.partition(b"\r\n\r\n")
+        length = int(re.findall(rb"content-length: (\d+)", head)[0])
+        found.append((STATUS.findall(head)[0], rest[:length]))
+        got = rest[length:]
+    return found
+
+
+LAST = b"connection: close"
+
+
+def _ids(body: bytes) -> list[str]:
+    return sorted(each["id"] for each in json.loads(body)["ranking"])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [request(GOOD_JSON, b"rank", LAST)],
+        [request(GOOD_JSON, b"rank", LAST)[i : i + 40] for i in range(0, len(request(GOOD_JSON, b"rank", LAST)), 40)],
+        [request(GOOD_JSON + b" " * 300_000, b"rank", LAST)],
+        [request(GOOD_JSON, b"rank?x=1", LAST)],
+        [request(GOOD_JSON, b"rank", LAST).replace(b"HTTP/1.1\r", b"HTTP/1.0\r")],
+    ],
+    ids=["straight", "in pieces", "long", "with a query", "of old"],
+)
+def test_whichever_way_a_request_takes_its_answer_is_the_same(serving: Serving, sent: list[bytes]) -> None:
+    ((status, body),) = _answers(serving, *sent)
+    assert status == b"200"
+    assert _ids(body) == sorted(each["id"] for each in json.loads(GOOD_JSON)["documents"])[: len(_ids(body))]
+    assert set(json.loads(body)) == {"impression", "ranking", "propensity", "version"}
+
+
+def test_requests_sent_without_waiting_are_answered_in_their_order(serving: Serving) -> None:
+    wrong = request(b'{"documents": []}')
+    sent = (
+        request(GOOD_JSON)
+        + wrong
+        + request(GOOD_JSON)
+        + request(b"{}", b"feedback")
+        + request(GOOD_JSON, b"rank", LAST)
+    )
+    answers = _answers(serving, sent[:300], sent[300:])
+    assert [status for status, _ in answers] == [b"200", b"422", b"200", b"422", b"200"]
+    assert len({json.loads(body)["impression"] for status, body in answers if status == b"200"}) == 3
+
+
+def test_a_client_that_goes_in_the_middle_of_its_body_leaves_no_trace(serving: Serving) -> None:
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
+            connection.sendall(request(GOOD_JSON)[:-10])
+    assert httpx.get(f"{serving.url}/healthz").status_code == 200
+    assert serving.stop() == 0
+    assert " ERROR " not in (serving.folder / "err.txt").read_text()

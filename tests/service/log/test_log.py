@@ -7,7 +7,7 @@ import time
 import pytest
 from service_small import created, impression, shown, spec
 
-from perturank.service.entries import Changed, Closed, Pinned
+from perturank.service.entries import Changed, Closed, Feedback, Pinned
 from perturank.service.log import Log
 
 
@@ -77,3 +77,39 @@ def test_time_never_runs_backwards_in_the_log(log: Log, monkeypatch: pytest.Monk
     shown(log)
     first, second = log.read()
     assert second.at == first.at
+
+
+def test_a_transaction_sees_what_it_has_appended_as_if_it_were_written(log: Log) -> None:
+    created(log)
+    known, new = shown(log, impression(1)), b"n" * 12
+    with log.transaction() as transaction:
+        transaction.foresee([known, new, b"never" + bytes(7)])
+        assert [record.entry for record in transaction.about(known)] == [impression(1)]
+        assert transaction.about(new) == []
+        transaction.append("m", impression(2), new)
+        transaction.append("m", Feedback(["a"], False, "counted"), new)
+        transaction.append("m", Feedback(["b"], False, "counted"), known)
+        seen = {name: transaction.about(name) for name in (known, new)}
+        unforeseen = b"u" * 12
+        transaction.append("m", impression(3), unforeseen)
+        assert [record.entry for record in transaction.about(unforeseen)] == [impression(3)]
+        assert transaction.newest("m", Closed) is None
+        transaction.append("m", Closed(2))
+        newest = transaction.newest("m", Closed)
+    with log.transaction() as transaction:
+        assert {name: transaction.about(name) for name in (known, new)} == seen
+        assert transaction.newest("m", Closed) == newest
+    assert [record.position for record in log.read()] == list(range(1, 8))
+
+
+def test_what_was_cut_is_not_seen_any_more_by_its_own_transaction(log: Log) -> None:
+    created(log)
+    known, new = shown(log, impression(1)), b"n" * 12
+    with log.transaction() as transaction:
+        transaction.foresee([known])
+        transaction.append("m", impression(2), new)
+        transaction.append("m", Closed(2))
+        assert transaction.cut([4], [known, new]) == 3
+        assert (transaction.about(known), transaction.about(new)) == ([], [])
+        assert transaction.newest("m", Closed) is None
+    assert [record.position for record in log.read()] == [1]
