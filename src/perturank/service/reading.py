@@ -54,6 +54,16 @@ def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple
     return finite(_scaled(features, spec), "features"), _prior([each.prior for each in documents])
 
 
+def of_numbers(
+    ids: Sequence[str], features: np.ndarray, priors: Sequence[float | None], spec: Spec, most: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return features [n, d] and prior [n] of documents that are an array already."""
+    check_ids(ids, most)
+    if features.shape[1] != spec.n_features:
+        raise Refused(f"document {ids[0]!r} has {features.shape[1]} features", f"the model has {spec.n_features}")
+    return finite(_scaled(features, spec), "features"), _prior(priors)
+
+
 def _prior(priors: Sequence[float | None]) -> np.ndarray | None:
     """Return the priors as an array; None: no document has one."""
     n_without = priors.count(None)

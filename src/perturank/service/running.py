@@ -19,9 +19,8 @@ from perturank.service.refusals import LogFull, NotReady
 from perturank.service.retention import Retention
 
 SECONDS_TO_TRY_AGAIN = 1.0
-SECONDS_IDLE = 0.4  # between two looks at a log in which little happens: each may publish a version
-SECONDS_BUSY = 0.8  # where much happens: a version costs as much as a hundred lessons
-A_LOT = 16 * AT_ONCE  # impressions to a look: more than that, and there is no time to lose
+SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty lessons
+A_LOT = 16 * AT_ONCE  # impressions found by one look: after so many there is no time to lose
 NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 
@@ -80,9 +79,8 @@ def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learn
 
 def _pause(learner: Learner, n: int) -> float:
     """Return how long to wait after a look that found so many impressions to learn."""
-    if learner.is_in_step:
-        return SECONDS_IN_STEP if n < AT_ONCE else 0.0
-    return SECONDS_IDLE if n < AT_ONCE else SECONDS_BUSY if n < A_LOT else 0.0
+    pause, many = (SECONDS_IN_STEP, AT_ONCE) if learner.is_in_step else (SECONDS_BETWEEN_LOOKS, A_LOT)
+    return pause if n < many else 0.0
 
 
 def _step_back() -> None:

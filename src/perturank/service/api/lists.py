@@ -27,11 +27,12 @@ from perturank.service.api.requests import (
     Rankings,
     RawRank,
 )
+from perturank.service.api.unread import Numbers, numbers
 from perturank.service.explaining import drawn, explained
 from perturank.service.hosting import Hosted
 from perturank.service.listing import listed, padded_length
 from perturank.service.metering import Meter
-from perturank.service.reading import check_width, of_bytes, of_documents
+from perturank.service.reading import check_width, of_bytes, of_documents, of_numbers
 from perturank.service.recent import Recent
 from perturank.service.refusals import Refused, TooLarge
 from perturank.service.service import Service, Shown
@@ -47,7 +48,11 @@ class Lists:
 
     async def rank(self, asking: Asking) -> Response:
         """Answer with a list to show."""
-        asks = asked(asking, RawRank) if is_binary(asking) else asked(asking, Rank)
+        asks: Rank | RawRank | Numbers
+        if is_binary(asking):
+            asks = asked(asking, RawRank)
+        else:
+            asks = numbers(asking.body) or asked(asking, Rank)
         return answered(asking, await self._ranked(await self._parsed(asking.path_params["model"], asks)))
 
     async def rank_batch(self, asking: Asking) -> Response:
@@ -89,15 +94,19 @@ class Lists:
         found = await anyio.to_thread.run_sync(explain)
         return answered(asking, {"model": held.name, "version": held.version} | found)
 
-    async def _parsed(self, model: str, asks: Rank | RawRank) -> Parsed:
-        held = await hosted(self._service, model, _n_features(asks))
+    async def _parsed(self, model: str, given: Rank | RawRank | Numbers) -> Parsed:
+        held = await hosted(self._service, model, _n_features(given))
         most = self._service.settings.documents
-        if isinstance(asks, RawRank):
-            ids = asks.ids
-            features, prior = of_bytes(ids, asks.features, asks.prior, held.spec, most)
+        asks: Rank | RawRank
+        if isinstance(given, Numbers):
+            asks, ids = given.asks, given.ids
+            features, prior = of_numbers(ids, given.features, given.priors, held.spec, most)
+        elif isinstance(given, RawRank):
+            asks, ids = given, given.ids
+            features, prior = of_bytes(ids, given.features, given.prior, held.spec, most)
         else:
-            features, prior = of_documents(asks.documents, held.spec, most)
-            ids = [each.id for each in asks.documents]
+            asks, ids = given, [each.id for each in given.documents]
+            features, prior = of_documents(given.documents, held.spec, most)
         if asks.top is not None and asks.top > held.spec.places:
             raise Refused(f"top is {asks.top}", f"the model's lists have at most {held.spec.places} places")
         if asks.draw is not None and held.spec.chance != "seeded":
@@ -138,8 +147,10 @@ class Lists:
         return batch
 
 
-def _n_features(asks: Rank | RawRank) -> int | None:
+def _n_features(asks: Rank | RawRank | Numbers) -> int | None:
     """Return how many features the first document has, where it says so."""
+    if isinstance(asks, Numbers):
+        return asks.features.shape[1]
     if isinstance(asks, RawRank):
         return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
     first = asks.documents[0].features if asks.documents else None

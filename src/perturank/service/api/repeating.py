@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from perturank.service.api.requests import Document, Feedback, FeedbackBatch, Rank, RankBatch
+from perturank.service.api.requests import Feedback, FeedbackBatch, Rank, RankBatch
 from perturank.service.refusals import Refused
 
 ESCAPE = b"\\"
@@ -35,11 +35,10 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
 def _fewest_colons(value: Any) -> int:
     """Return how many colons a body of this value has if it leaves out what it can; -1: nobody has counted."""
     match value:
-        case Rank():
-            texts = _colons(each for each in (value.query, value.source) if each is not None)
-            may_lack = (value.query, value.top, value.source, value.draw)
-            fields = 1 + sum(each is not None for each in may_lack) + (value.mode != "learn")
-            return fields + texts + _of_documents(value.documents)
+        case Rank(documents=documents):
+            named = [each.features for each in documents if isinstance(each.features, dict)]
+            n_inside = sum(len(features) + _colons(features) for features in named)
+            return n_inside + n_colons(value, [each.id for each in documents], [each.prior for each in documents])
         case Feedback():
             return 1 + bool(value.clicks) + value.final + _colons([value.impression, *value.clicks])
         case RankBatch() | FeedbackBatch():
@@ -48,11 +47,12 @@ def _fewest_colons(value: Any) -> int:
             return -1
 
 
-def _of_documents(documents: list[Document]) -> int:
-    named = [each.features for each in documents if isinstance(each.features, dict)]
-    n_priors = len(documents) - [each.prior for each in documents].count(None)
-    ids = "".join([each.id for each in documents]).count(":")
-    return 2 * len(documents) + n_priors + ids + sum(len(features) + _colons(features) for features in named)
+def n_colons(asks: Rank, ids: Sequence[str], priors: Sequence[float | None]) -> int:
+    """Return how many colons a request with these documents has at the least, outside of their features."""
+    may_lack = (asks.query, asks.top, asks.source, asks.draw)
+    fields = 1 + sum(each is not None for each in may_lack) + (asks.mode != "learn")
+    texts = _colons(each for each in (asks.query, asks.source) if each is not None)
+    return fields + texts + 2 * len(ids) + len(priors) - priors.count(None) + "".join(ids).count(":")
 
 
 def _colons(texts: Iterable[str]) -> int:

@@ -17,8 +17,8 @@ from perturank.service.refusals import NotReady
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
-SECONDS_BUSY = 0.01  # since the last flush: then more is on its way
-SECONDS_TO_GATHER = 0.004
+SECONDS_BUSY = 0.015  # since the last flush: then more is on its way
+SECONDS_TO_GATHER = 0.008
 
 Action = Callable[[Transaction], T]
 
