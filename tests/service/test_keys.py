@@ -28,7 +28,7 @@ def test_only_a_hash_is_kept_in_a_file_that_nobody_else_reads(file: Path) -> Non
 
 def test_a_key_may_do_what_its_scope_and_models_say(file: Path) -> None:
     one, all_of_it = add_key(file, "one", ("serve",), ("m",)), add_key(file, "all", ("admin",), None)
-    ring = Keyring(read_keys(file), rate=1000)
+    ring = Keyring(file, rate=1000)
     assert ring.admit(f"Bearer {one}", "serve", "m") == "one"
     assert ring.admit(f"bearer {all_of_it}", "serve", "x") == "all"
     for scope, model in (("serve", "n"), ("admin", "m"), ("serve", None)):
@@ -57,7 +57,7 @@ def test_without_keys_each_address_has_its_own_rate() -> None:
 
 def test_an_address_that_tries_many_keys_is_told_to_wait(tmp_path: Path) -> None:
     add_key(tmp_path / "keys", "one", ("serve",), None)
-    ring = Keyring(read_keys(tmp_path / "keys"), rate=2, clock=lambda: 0.0)
+    ring = Keyring(tmp_path / "keys", rate=2, clock=lambda: 0.0)
     for _ in range(2):
         with pytest.raises(Unauthorised):
             ring.admit("Bearer pr_guess", "serve", "m", "10.0.0.1")
@@ -78,7 +78,7 @@ def test_addresses_that_have_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch)
 def test_a_bucket_fills_at_the_keys_rate(file: Path) -> None:
     now = [0.0]
     secret = f"Bearer {add_key(file, 'me', ('serve',), None)}"
-    ring = Keyring(read_keys(file), rate=2.0, clock=lambda: now[0])
+    ring = Keyring(file, rate=2.0, clock=lambda: now[0])
     for _ in range(2):
         ring.admit(secret, "serve", "m")
     with pytest.raises(TooMany):
@@ -98,3 +98,26 @@ def test_a_file_that_is_none_is_refused(file: Path) -> None:
             read_keys(file)
     with pytest.raises(BadInput, match="did you mean 'serve'"):
         checked_scopes(["server"])
+
+
+def test_keys_that_come_and_go_count_and_do_not_within_a_second(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    first = add_key(file, "first", ("serve",), None)
+    ring = Keyring(file, rate=1000, clock=lambda: now[0])
+    second = add_key(file, "second", ("serve",), None)
+    now[0] = 0.5
+    with pytest.raises(Unauthorised):
+        ring.admit(f"Bearer {second}", "serve", "m")
+    now[0] = 1.5
+    assert ring.admit(f"Bearer {second}", "serve", "m") == "second"
+    file.write_text(file.read_text().splitlines()[1] + "\n")
+    now[0] = 3.0
+    with pytest.raises(Unauthorised):
+        ring.admit(f"Bearer {first}", "serve", "m")
+    for broken in ("{", None):  # a file that is being written, or is gone
+        file.unlink() if broken is None else file.write_text(broken)
+        now[0] += 2
+        with caplog.at_level("ERROR", "perturank.service"):
+            assert ring.admit(f"Bearer {second}", "serve", "m") == "second"
+        assert "go on counting" in caplog.text
+        caplog.clear()

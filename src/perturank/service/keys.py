@@ -15,11 +15,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from perturank.errors import BadInput, unknown
+from perturank.service.lines import lines
 from perturank.service.refusals import Forbidden, TooMany, Unauthorised
 
 Scope = Literal["serve", "admin"]
 MARK = "pr_"
 MOST_BUCKETS = 10_000
+SECONDS_BETWEEN_LOOKS = 1.0  # at the file: so long a key that was taken back may still count
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -71,23 +73,50 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str,
     return secret
 
 
-class Keyring:
-    """Says who may do what, and how often; no keys at all: everybody, and each address so often."""
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever the file does; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def __init__(self, keys: list[Key] | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._keys, self._rate, self._clock = keys, rate, clock
+
+class Keyring:
+    """Says who may do what, and how often; no file of keys: everybody, and each address so often."""
+
+    def __init__(self, file: Path | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file, self._rate, self._clock = file, rate, clock
+        self._keys = None if file is None else read_keys(file)
+        self._seen = None if file is None else _stamp(file)
+        self._looked = clock()
         self._buckets: dict[str, tuple[float, float]] = {}
 
     @property
     def asks(self) -> bool:
         """Whether anybody needs a key."""
-        return self._keys is not None
+        return self._file is not None
+
+    def _look(self, file: Path) -> None:
+        """Read the file again if it has changed, at most once a second; one that cannot be read changes nothing."""
+        now = self._clock()
+        if now - self._looked < SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked, stamp = now, _stamp(file)
+        if stamp != self._seen:
+            self._seen = stamp
+            try:
+                self._keys = read_keys(file)
+                lines.info("the keys have changed: %d count now", len(self._keys))
+            except BadInput as error:
+                lines.error("the keys that were known go on counting: %s", error)
 
     def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> str | None:
         """Return the name of the key, or refuse."""
-        if self._keys is None:
+        if self._file is None:
             self._count(f"address {address!r}")
             return None
+        self._look(self._file)
         key = self._found(authorization, address)
         self._count(f"key {key.name!r}")
         if not key.allows(scope, model):

@@ -27,7 +27,7 @@ from perturank.service.api.routes import ROUTES
 from perturank.service.api.routes import Route as Row
 from perturank.service.api.straight import Straight
 from perturank.service.api.watch import Watching
-from perturank.service.keys import Keyring, read_keys
+from perturank.service.keys import Keyring
 from perturank.service.metering import Meter
 from perturank.service.recent import Recent
 from perturank.service.sampling import Sampler
@@ -45,8 +45,7 @@ def application(service: Service, added: Added = Added()) -> Starlette:
     """Return the application of this service; `state.straight` are the ways past it."""
     settings, meter, recent = service.settings, Meter(), Recent()
     watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
-    keys = None if settings.keys is None else read_keys(Path(settings.keys))
-    keyring = Keyring(keys, settings.rate)
+    keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
     sizes = settings.body_bytes, settings.file_bytes
     gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
     health = Health(watch, meter)
