@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import anyio.to_thread
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -18,6 +15,7 @@ from starlette.routing import Route
 from perturank import pages
 from perturank.service.api.added import Added
 from perturank.service.api.asking import Asking, Endpoint
+from perturank.service.api.beside import work
 from perturank.service.api.gate import Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
@@ -35,16 +33,12 @@ from perturank.service.service import Service
 from perturank.service.watching import Watch
 
 BUSIEST = ("lists.rank", "lists.feedback")
-SECONDS_BETWEEN_LOOKS = 0.25
-SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
-SECONDS_TO_A_CLOSING = 1.0
-SECONDS_BETWEEN_SAMPLES = 5.0
 
 
 def application(service: Service, added: Added = Added()) -> Starlette:
     """Return the application of this service; `state.straight` are the ways past it."""
     settings, meter, recent = service.settings, Meter(), Recent()
-    watch, sampler = Watch(service, meter.pulse), Sampler(service, recent)
+    watch = Watch(service, meter.pulse)
     keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
     sizes = settings.body_bytes, settings.file_bytes
     gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
@@ -94,17 +88,8 @@ def application(service: Service, added: Added = Added()) -> Starlette:
     shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
     routes += [Route(each.path, gate(each.endpoint, None)) for each in shown]
 
-    @asynccontextmanager
-    async def beside(app: Starlette) -> AsyncIterator[None]:
-        work = (_look(service, health), _compile(service, health), _sample(service, sampler))
-        tasks = [asyncio.create_task(each) for each in work]
-        if added.work is not None:
-            tasks.append(asyncio.ensure_future(added.work()))
-        yield
-        for task in tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    def beside(app: Starlette) -> AbstractAsyncContextManager[None]:
+        return work(service, health, Sampler(service, recent), added.work)
 
     app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
     app.router.redirect_slashes = False  # a redirect would go past the gate
@@ -115,38 +100,3 @@ def application(service: Service, added: Added = Added()) -> Starlette:
 def _methods(routes: Sequence[Route], path: str) -> list[str]:
     """Return what may be asked of this path."""
     return sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})
-
-
-async def _look(service: Service, health: Health) -> None:
-    """Take in what is new several times a second, and close windows now and then."""
-    closed = time.monotonic()
-    while True:
-        with health.noting("the log cannot be read"):
-            await anyio.to_thread.run_sync(service.refresh)
-        if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
-            closed = time.monotonic()
-            with health.noting("windows cannot be closed"):
-                await anyio.to_thread.run_sync(service.close_windows)
-        in_step = any(held.spec.batch is not None for held in service.host.all())
-        await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
-
-
-async def _sample(service: Service, sampler: Sampler) -> None:
-    """Ask now and then how certain the orders of the newest queries are, when there is nothing more urgent."""
-    while True:
-        await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
-        if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
-            await anyio.to_thread.run_sync(sampler.look)
-
-
-async def _compile(service: Service, health: Health) -> None:
-    """Compile every length of list of every model, one at a time."""
-    while True:
-        todo = next(iter(service.host.uncompiled()), None) if service.settings.compile_first else None
-        is_idle = True
-        if todo is not None:
-            with health.noting("a list cannot be compiled"):
-                await anyio.to_thread.run_sync(service.host.compile, *todo)
-                is_idle = False
-        if is_idle:
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)

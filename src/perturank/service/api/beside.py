@@ -1,0 +1,68 @@
+"""What runs beside the answers: taking in what is new, closing windows, compiling, sampling."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import anyio.to_thread
+
+from perturank.service.api.health import Health
+from perturank.service.sampling import Sampler
+from perturank.service.service import Service
+
+SECONDS_BETWEEN_LOOKS = 0.25
+SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
+SECONDS_TO_A_CLOSING = 1.0
+SECONDS_BETWEEN_SAMPLES = 5.0
+
+
+@asynccontextmanager
+async def work(
+    service: Service, health: Health, sampler: Sampler, added: Callable[[], Awaitable[None]] | None
+) -> AsyncIterator[None]:
+    """Do all of it while the block runs, and what another program has added."""
+    all_of_it = (_look(service, health), _compile(service, health), _sample(service, sampler))
+    tasks = [asyncio.ensure_future(each) for each in (*all_of_it, *([added()] if added is not None else []))]
+    yield
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _look(service: Service, health: Health) -> None:
+    """Take in what is new several times a second, and close windows now and then."""
+    closed = time.monotonic()
+    while True:
+        with health.noting("the log cannot be read"):
+            await anyio.to_thread.run_sync(service.refresh)
+        if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
+            closed = time.monotonic()
+            with health.noting("windows cannot be closed"):
+                await anyio.to_thread.run_sync(service.close_windows)
+        in_step = any(held.spec.batch is not None for held in service.host.all())
+        await asyncio.sleep(SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS)
+
+
+async def _sample(service: Service, sampler: Sampler) -> None:
+    """Ask now and then how certain the orders of the newest queries are, when there is nothing more urgent."""
+    while True:
+        await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
+        if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
+            await anyio.to_thread.run_sync(sampler.look)
+
+
+async def _compile(service: Service, health: Health) -> None:
+    """Compile every length of list of every model, one at a time."""
+    while True:
+        todo = next(iter(service.host.uncompiled()), None) if service.settings.compile_first else None
+        is_idle = True
+        if todo is not None:
+            with health.noting("a list cannot be compiled"):
+                await anyio.to_thread.run_sync(service.host.compile, *todo)
+                is_idle = False
+        if is_idle:
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
