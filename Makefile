@@ -21,8 +21,8 @@ demo: $(READY)  ## run the paper's comparison in small: a table, figures and dem
 test: check  ## run the checks and all tests
 	@scripts/make-postgres
 	@scripts/make-chromium
-	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) -m "not as_shipped"
-	$(BIN)/pytest -n $(WORKERS) -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
+	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m "not as_shipped"
+	$(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
 test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests: an hour
 	@scripts/make-postgres

@@ -281,6 +281,25 @@ def test_a_deleted_model_leaves_nothing_but_its_changes(log: Log) -> None:
     assert learner.states["m"].version == 3  # versions count on
 
 
+def test_the_learner_takes_out_what_a_deleted_model_has_left(either: Log) -> None:
+    created(either)
+    learner = Learner(either, Retention(seconds=0))
+    lived(either, spec(), 3)
+    learner.step()
+    with either.transaction() as transaction:
+        changing.delete(transaction, "m", either.names("m/"))
+    for _ in range(10):
+        learner.step()
+    assert learner.is_tidy
+    assert n_impressions(either) == 0
+    assert len(either.all_of("m", Compacted)) >= 1
+    assert list(faults(either)) == []
+    position = created(either)
+    lived(either, spec(), 2, 40, generation=position)
+    learner.step()
+    assert (rebuilt(either, "m").differs, learner.states["m"].learned) == (None, 2)
+
+
 def test_another_ranker_learns_from_what_is_left(log: Log) -> None:
     created(log, ranker="p2linrank")
     learned(log, spec("p2linrank"), 2)

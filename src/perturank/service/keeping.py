@@ -45,17 +45,27 @@ class Keeper:
 
     def look(self, states: list[State]) -> bool:
         """Do what is next for each of the models, all of which have read the log; return whether there is more."""
-        more = [self._kept(state) for state in states]
+        now = max((state.when for state in states), default=0)
+        more = [self._kept(state, now) for state in states]
         return any(more)
 
-    def _kept(self, state: State) -> bool:
+    def _kept(self, state: State, now: int) -> bool:
         if state.erased > state.based and not state.unpublished:
             content = None if state.ranker is None else resuming.stored(state)
             compacting.based(self._log, state.model, content, state.at, keeps=True, guard=self._guard)
             return True
         if self._retention is not None and state.ranker is not None and not state.unpublished and state.version > 0:
             self._mark(state, self._retention)
+        if self._is_long_gone(state, now):
+            found = compacting.based(self._log, state.model, None, state.generation, guard=self._guard)
+            return found is not None
         return self._swept(state)
+
+    def _is_long_gone(self, state: State, now: int) -> bool:
+        """Return whether the model was deleted so long ago that its records need not be kept."""
+        if self._retention is None or state.spec is not None or state.generation <= state.based:
+            return False
+        return self._retention.lets_go(now - state.when, self._retention.impressions or 0)
 
     def _swept(self, state: State) -> bool:
         base, pages = self._sweeps.get(state.model, (0, iter(())))
