@@ -50,7 +50,9 @@ def test_a_ranker_grows_seldom_and_by_a_rule_of_the_log_alone() -> None:
     assert lessons.shapes(grown) != lessons.shapes(start)
     assert lessons.shapes(lessons.roomy(grown, 64, 10, PLACES)) == lessons.shapes(grown)
     assert lessons.shapes(lessons.foreseen(grown, 10, PLACES)) == lessons.shapes(grown)
-    assert lessons.shapes(lessons.foreseen(grown, 100_000, PLACES)) != lessons.shapes(grown)
+    assert lessons.shapes(lessons.foreseen(grown, 10_000_000, PLACES)) != lessons.shapes(grown)
+    again = lessons.roomy(grown, 64, 1_000_000, PLACES)  # a million lists of the same few documents
+    assert lessons.shapes(again) == lessons.shapes(grown)
     memoryless = spec("pdgd-linear").start()
     assert lessons.roomy(memoryless, 1000, 0, PLACES) is memoryless
 

@@ -105,18 +105,17 @@ def is_sound(ranker: Ranker) -> bool:
 
 
 def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
-    """Return the ranker with room for n more; one that must grow doubles, since each growth compiles anew.
+    """Return the ranker with room for n more; what must grow doubles, since each growth compiles anew.
 
-    It depends on nothing but the log: spare room is part of a state.
+    It depends on nothing but the log: spare room is part of a state. It follows what is there and not how often
+    it was shown, since every batch copies all of it.
     """
-    if learned > 0 and shapes(ranker.with_room(n, places)) == shapes(ranker):
-        return ranker
-    return ranker.with_room(max(n, learned, LEAST_ROOM), places)
+    return ranker.with_room(n if learned > 0 else max(n, LEAST_ROOM), places)
 
 
 def foreseen(ranker: Ranker, learned: int, places: int) -> Ranker:
-    """Return the ranker in the shape that it will have when it has learned half as much again."""
-    return roomy(ranker, max(AT_ONCE, learned // 2), learned, places)
+    """Return the ranker in the shape that it may need soon, should the next impressions be all new."""
+    return roomy(ranker, max(4 * AT_ONCE, learned // 128), learned, places)
 
 
 def prepare(ranker: Ranker, seed: int, places: int) -> None:
