@@ -57,4 +57,4 @@ def look_for_garbage_seldom() -> None:
     """Let what is here now be, and look through the rest only when much has come: JAX alone is a million objects."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(50_000, 10, 10)
