@@ -10,7 +10,7 @@ from perturank.play.features import NAMES
 
 LEARNING = "library"
 RANKER = "p2neurrank"
-SETTINGS: dict[str, Any] = {"n_steps": 4}
+SETTINGS: dict[str, Any] = {"n_steps": 16, "l2": 0.03}  # so that a few clicks show: see docs/play.md
 PLACES = 10
 NOBODY = "none"
 
