@@ -300,6 +300,23 @@ def test_the_learner_takes_out_what_a_deleted_model_has_left(either: Log) -> Non
     assert (rebuilt(either, "m").differs, learner.states["m"].learned) == (None, 2)
 
 
+def test_a_source_that_is_erased_from_a_deleted_model_does_not_keep_the_rest(either: Log) -> None:
+    created(either)
+    learner = Learner(either, Retention(impressions=0))
+    lived(either, spec(), 3)
+    with either.transaction() as transaction:
+        changing.delete(transaction, "m", either.names("m/"))
+        changing.erase(transaction, "m", b"s" * 16)
+    for _ in range(10):
+        learner.step()
+    assert learner.is_tidy
+    assert n_impressions(either) == 0
+    assert list(faults(either)) == []
+    n = len(either.all_of("m", Compacted))
+    Learner(either, Retention(impressions=0)).step()
+    assert len(either.all_of("m", Compacted)) == n  # said once
+
+
 def test_another_ranker_learns_from_what_is_left(log: Log) -> None:
     created(log, ranker="p2linrank")
     learned(log, spec("p2linrank"), 2)

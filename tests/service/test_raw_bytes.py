@@ -158,3 +158,29 @@ def test_a_client_that_goes_in_the_middle_of_its_body_leaves_no_trace(serving: S
     assert httpx.get(f"{serving.url}/healthz").status_code == 200
     assert serving.stop() == 0
     assert " ERROR " not in (serving.folder / "err.txt").read_text()
+
+
+def test_a_long_body_and_the_beginning_of_the_next_request_are_not_taken_for_headers(serving: Serving) -> None:
+    long, last = request(GOOD_JSON + b" " * 70_000), request(GOOD_JSON, b"rank", LAST)
+    answers = _answers(serving, long + last[:40], last[40:])
+    assert [status for status, _ in answers] == [b"200", b"200"]
+
+
+@pytest.mark.parametrize("n", [0, 10_001])
+def test_the_first_request_makes_no_model_that_cannot_be(serving: Serving, n: int) -> None:
+    documents = [{"id": "a", "features": [0] * n}]
+    answer = httpx.post(f"{serving.url}/v1/models/default/rank", json={"documents": documents})
+    assert answer.status_code in (404, 422), answer.text
+    assert [each["model"] for each in httpx.get(f"{serving.url}/v1/models").json()["models"]] == ["m"]
+    assert serving.stop() == 0
+    assert " ERROR " not in (serving.folder / "err.txt").read_text()
+
+
+def test_a_smaller_limit_on_bodies_counts_whichever_way_they_take(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_BODY_BYTES="1000").ready()
+    try:
+        for body in (GOOD_JSON + b" " * 2000, GOOD_JSON + b" " * 300_000):
+            answer = httpx.post(f"{serving.url}/v1/models/m/rank", content=body)
+            assert answer.status_code == 413
+    finally:
+        serving.kill()

@@ -120,7 +120,11 @@ def _entry(log: Log, transaction: Transaction, model: str, said: dict[str, Any],
     before = transaction.newest(model, Compacted)
     earlier = before.entry if before is not None and isinstance(before.entry, Compacted) else None
     at, version = said["at"], said.get("version", 0) + bool(said.get("unpublished"))
-    if (earlier is not None and earlier.at >= at) or _is_contradicted(log, model, at, version):
+    if earlier is not None and earlier.at >= at:
+        if "digest" in said or earlier.through >= at:
+            return None
+        at = earlier.at  # a model that was gone when a source was erased from it: that base has kept the rest
+    if _is_contradicted(log, model, at, version):
         return None
     waiting = said.get("waiting_from")
     through = at if waiting is None else min(at, waiting - 1)

@@ -14,7 +14,7 @@ class Foresight:
 
     def __init__(self) -> None:
         self._prepared: set[object] = set()
-        self._next: dict[str, int] = {}  # how much a model must have learned before it is worth another look
+        self._next: dict[tuple[str, int], int] = {}  # by model: how much it must have learned before another look
         self._thread: threading.Thread | None = None
 
     def look(self, learner: Learner) -> None:
@@ -22,9 +22,10 @@ class Foresight:
         if self._thread is not None and self._thread.is_alive():
             return
         for state in learner.states.values():
-            if state.spec is None or state.ranker is None or state.learned < self._next.get(state.model, 0):
+            life = state.model, state.generation
+            if state.spec is None or state.ranker is None or state.learned < self._next.get(life, 0):
                 continue
-            self._next[state.model] = state.learned + state.learned // 8 + 1
+            self._next[life] = state.learned + lessons.ahead(state.learned) // 2
             ranker = lessons.foreseen(state.ranker, state.learned, state.spec.places)
             kind = (lessons.shapes(ranker), state.spec.ranker, str(state.spec.settings), state.spec.places)
             if kind not in self._prepared:

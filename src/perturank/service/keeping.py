@@ -41,6 +41,7 @@ class Keeper:
     def __init__(self, log: Log, retention: Retention | None, guard: Guard) -> None:
         self._log, self._retention, self._guard = log, retention, guard
         self._marks: dict[str, list[Mark]] = {}
+        self._gone: dict[str, int] = {}  # deleted models that have been seen to, and where each ended
         self._sweeps: dict[str, tuple[int, Iterator[int]]] = {}  # by model, with the base that it is for
 
     def look(self, states: list[State]) -> bool:
@@ -57,13 +58,16 @@ class Keeper:
         if self._retention is not None and state.ranker is not None and not state.unpublished and state.version > 0:
             self._mark(state, self._retention)
         if self._is_long_gone(state, now):
+            self._gone[state.model] = state.generation
+            self._sweeps.pop(state.model, None)
             found = compacting.based(self._log, state.model, None, state.generation, guard=self._guard)
             return found is not None
         return self._swept(state)
 
     def _is_long_gone(self, state: State, now: int) -> bool:
         """Return whether the model was deleted so long ago that its records need not be kept."""
-        if self._retention is None or state.spec is not None or state.generation <= state.based:
+        is_known = state.generation == self._gone.get(state.model, 0)
+        if self._retention is None or state.spec is not None or is_known or state.erased > state.based:
             return False
         return self._retention.lets_go(now - state.when, self._retention.impressions or 0)
 

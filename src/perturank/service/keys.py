@@ -58,7 +58,7 @@ def read_keys(path: Path) -> list[Key]:
         return [msgspec.json.decode(line, type=Key) for line in lines if line.strip()]
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}", "make a key with `perturank keys add`") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is no file of keys ({error})", "make one with `perturank keys add`") from None
 
 
@@ -87,9 +87,9 @@ class Keyring:
 
     def __init__(self, file: Path | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._file, self._rate, self._clock = file, rate, clock
+        self._seen = None if file is None else _stamp(file)  # before it is read: what changes meanwhile is read again
         self._keys = None if file is None else read_keys(file)
-        self._seen = None if file is None else _stamp(file)
-        self._looked = clock()
+        self._looked, self._is_broken = clock(), False
         self._buckets: dict[str, tuple[float, float]] = {}
 
     @property
@@ -103,13 +103,15 @@ class Keyring:
         if now - self._looked < SECONDS_BETWEEN_LOOKS:
             return
         self._looked, stamp = now, _stamp(file)
-        if stamp != self._seen:
-            self._seen = stamp
-            try:
-                self._keys = read_keys(file)
-                lines.info("the keys have changed: %d count now", len(self._keys))
-            except BadInput as error:
+        if stamp == self._seen:
+            return
+        try:
+            self._keys, self._seen, self._is_broken = read_keys(file), stamp, False
+            lines.info("the keys have changed: %d count now", len(self._keys))
+        except BadInput as error:
+            if not self._is_broken:  # it is tried again at every look, and said once
                 lines.error("the keys that were known go on counting: %s", error)
+            self._is_broken = True
 
     def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> str | None:
         """Return the name of the key, or refuse."""

@@ -113,9 +113,14 @@ def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
     return ranker.with_room(n if learned > 0 else max(n, LEAST_ROOM), places)
 
 
+def ahead(learned: int) -> int:
+    """Return how many impressions are looked ahead."""
+    return max(4 * AT_ONCE, learned // 128)
+
+
 def foreseen(ranker: Ranker, learned: int, places: int) -> Ranker:
     """Return the ranker in the shape that it may need soon, should the next impressions be all new."""
-    return roomy(ranker, max(4 * AT_ONCE, learned // 128), learned, places)
+    return roomy(ranker, ahead(learned), learned, places)
 
 
 def prepare(ranker: Ranker, seed: int, places: int) -> None:

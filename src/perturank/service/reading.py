@@ -50,7 +50,7 @@ def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple
     if set(map(len, rows)) != {spec.n_features}:
         wrong = next(each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features)
         raise Refused(f"document {wrong.id!r} has {len(wrong.features)} features", f"the model has {spec.n_features}")
-    features = _packed(rows, "f" if spec.features is None else "d")  # what will be scaled keeps all its digits
+    features = _packed(rows)
     return finite(_scaled(features, spec), "features"), _prior([each.prior for each in documents])
 
 
@@ -74,16 +74,16 @@ def _prior(priors: Sequence[float | None]) -> np.ndarray | None:
     return finite(np.asarray(priors, np.float64), "prior")
 
 
-def _packed(rows: Sequence[list[float]], kind: str) -> np.ndarray:
-    """Return rows of equal length as an array [n, d] of C's type; three times as quick as NumPy with lists of lists."""
+def _packed(rows: Sequence[list[float]]) -> np.ndarray:
+    """Return rows of equal length as an array [n, d]; three times as quick as NumPy with lists of lists."""
     d = len(rows[0])
-    pack = _packer(d, kind).pack
-    return np.frombuffer(b"".join([pack(*row) for row in rows]), kind).reshape(len(rows), d)
+    pack = _doubles(d).pack
+    return np.frombuffer(b"".join([pack(*row) for row in rows])).reshape(len(rows), d)
 
 
 @lru_cache(maxsize=32)
-def _packer(n: int, kind: str) -> struct.Struct:
-    return struct.Struct(f"{n}{kind}")
+def _doubles(n: int) -> struct.Struct:
+    return struct.Struct(f"{n}d")
 
 
 def check_width(features: np.ndarray, spec: Spec) -> None:

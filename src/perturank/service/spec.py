@@ -64,6 +64,10 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def checked(self) -> Spec:
         """Return itself if it can be made."""
         try:
+            msgspec.convert(msgspec.to_builtins(self), Spec)  # what was made here has passed no check yet
+        except msgspec.ValidationError as error:
+            raise Refused("such a model cannot be", str(error)) from None
+        try:
             chosen = self.chosen_settings()
         except BadInput as error:
             raise Refused(str(error), "see `perturank rankers` for what there is") from None

@@ -102,6 +102,17 @@ def test_everything_else_is_left_to_the_slow_way(was: bytes, becomes: bytes) -> 
     assert numbers(USUAL.replace(was, becomes)) is None
 
 
+@pytest.mark.skipif(find_spec("simdjson") is None, reason="pysimdjson has no wheel for this Python")
+def test_what_is_too_large_by_a_little_is_refused_both_ways() -> None:
+    body = USUAL.replace(b"-2.5e-3", b"1000000001000")
+    found, slow = numbers(body), msgspec.json.decode(body, type=Rank)
+    assert found is not None
+    with pytest.raises(Refused, match="is not a number up to"):
+        of_numbers(found.ids, found.features, found.priors, spec(2), 3)
+    with pytest.raises(Refused, match="is not a number up to"):
+        of_documents(slow.documents, spec(2), 3)
+
+
 def test_without_the_library_everything_is_left_to_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "simdjson", None)
     assert numbers(USUAL) is None

@@ -27,7 +27,8 @@ class Connection(HttpToolsProtocol):
         self._straight = straight
         self._patience = patience  # seconds from the first byte that may come to the last header
         self._timer: asyncio.TimerHandle | None = None
-        self._n_bytes = 0  # of headers that have not ended yet
+        self._n_bytes = 0  # of headers that have not ended yet, but for those that came with what was before them
+        self._has_begun = False  # a message, since the last read
         self._body_timer: asyncio.TimerHandle | None = None
         self._n_left = 0  # bytes of a body that the parser does not see
         self._under_way: list[RequestResponseCycle] = []  # one, and those that were sent without waiting for it
@@ -54,6 +55,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin to count."""
         super().on_message_begin()
+        self._has_begun, self._n_bytes = True, 0
         self._wait()
 
     def on_headers_complete(self) -> None:
@@ -110,6 +112,7 @@ class Connection(HttpToolsProtocol):
         if self._broken or not data:
             return
         self._unset_keepalive_if_required()
+        self._has_begun = False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -117,7 +120,7 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._end(400, "this is no HTTP", " ".join(str(error).split()))
         if self._timer is not None:
-            self._n_bytes += len(data)
+            self._n_bytes += 0 if self._has_begun else len(data)
             if self._n_bytes > HEADER_BYTES:
                 self._end(431, "the headers are too large", f"send at most {HEADER_BYTES} bytes of them")
         elif isinstance(self.cycle, Whole) and self.cycle.more_body and not self._broken:

@@ -74,6 +74,8 @@ class Gate:
                 self._keyring.admit(asking.headers.get("authorization"), scope, model, asking.address)
             if read is not None:
                 asking.body = await read(asking)
+            elif len(asking.body) > self._body_bytes:
+                raise self._too_large()
             return await endpoint(asking)
         except Refused as refused:
             return problem(refused.status, refused.kind, refused.what, refused.remedy, name)
@@ -95,15 +97,18 @@ class Gate:
         """Return the body, as long as it is within the limit."""
         length = asking.headers.get("content-length", "0")
         if not re.fullmatch(r"[0-9]{1,18}", length) or int(length) > self._body_bytes:
-            raise TooLarge("the body is too large", f"send at most {self._body_bytes} bytes")
+            raise self._too_large()
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._patience):
                 async for part in request.stream():
                     size += len(part)
                     if size > self._body_bytes:
-                        raise TooLarge("the body is too large", f"send at most {self._body_bytes} bytes")
+                        raise self._too_large()
                     parts.append(part)
         except TimeoutError:
             raise TooSlow("the body did not come", f"send it within {self._patience:g} seconds") from None
         return b"".join(parts)
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge("the body is too large", f"send at most {self._body_bytes} bytes")

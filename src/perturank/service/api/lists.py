@@ -150,7 +150,7 @@ class Lists:
 def _n_features(asks: Rank | RawRank | Numbers) -> int | None:
     """Return how many features the first document has, where it says so."""
     if isinstance(asks, Numbers):
-        return asks.features.shape[1]
+        return asks.features.shape[1] or None
     if isinstance(asks, RawRank):
         return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
     first = asks.documents[0].features if asks.documents else None

@@ -61,6 +61,18 @@ class Whole(RequestResponseCycle):
         self.parts: list[bytes] = []
 
     async def answer(self) -> None:
+        """Answer, and let go of everything."""
+        try:
+            await self._answer()
+        except BaseException:  # cut off, since it took too long when the service was told to stop
+            if not self.response_complete:
+                self.transport.close()
+            raise
+        finally:
+            self.on_response = lambda: None  # it leads back to the connection, which leads here
+            self.parts = []
+
+    async def _answer(self) -> None:
         """Answer, unless whoever asked has gone meanwhile."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self.scope["headers"]}
         client = self.scope["client"]
