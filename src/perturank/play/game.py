@@ -16,7 +16,7 @@ from perturank.play.board import Board, Effect
 from perturank.play.crowd import Crowd, Habit, Seen
 from perturank.play.lessons import Lesson, lessons
 from perturank.play.models import LEARNING
-from perturank.play.searching import Found, SearchBox
+from perturank.play.searching import Found, SearchBox, Standing
 from perturank.play.tally import clicked_places
 from perturank.service.refusals import NotKnown, Refused
 
@@ -63,12 +63,11 @@ class Game:
             self.board.tally.curves.add(clicked_places(shown, [path]))
             self.board.learned_from(taught)
             over = next((each for each in reversed(shown[: shown.index(path)])), None)
-            self._follow(self._effect(found, path, over or (taught[0].loser if taught else None)))
+            self._follow(self._effect(found, before, path, over or (taught[0].loser if taught else None)))
         return {"status": status, "version": before.version, "lessons": [[each.winner, each.loser] for each in taught]}
 
-    async def _effect(self, found: Found, path: str, over: str | None) -> None:
+    async def _effect(self, found: Found, before: Standing, path: str, over: str | None) -> None:
         """Show what the click has done to its own query, once it is learned."""
-        before = await self.box.standing(found.question)
         # Where others click too, the next version may have been under way before this click.
         rises = 2 if self.board.simulating else 1
         end = time.monotonic() + SECONDS_TO_LEARN
