@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -35,37 +35,58 @@ from perturank.service.watching import Watch
 BUSIEST = ("lists.rank", "lists.feedback")
 
 
-def application(service: Service, added: Added = Added()) -> Starlette:
-    """Return the application of this service; `state.straight` are the ways past it."""
-    settings, meter, recent = service.settings, Meter(), Recent()
-    watch = Watch(service, meter.pulse)
-    keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
-    sizes = settings.body_bytes, settings.file_bytes
-    gate, wide = (Gate(keyring, meter, most, settings.patience) for most in sizes)
-    health = Health(watch, meter)
-    watch.failing = lambda: health.failing
-    parts = {
-        "lists": Lists(service, meter, recent),
-        "models": Models(service, recent),
-        "health": health,
-        "watch": Watching(service, watch, recent),
-    }
+class Parts:
+    """What answers for one service, each made once."""
 
-    def endpoint(handler: str) -> Endpoint:
-        part, _, method = handler.partition(".")
-        found: Endpoint = getattr(parts[part], method)
+    def __init__(self, service: Service) -> None:
+        settings, meter, self.recent = service.settings, Meter(), Recent()
+        watch = Watch(service, meter.pulse)
+        self.health = Health(watch, meter)
+        watch.failing = lambda: self.health.failing
+        keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
+        sizes = settings.body_bytes, settings.file_bytes
+        self.gate, self.gate_for_files = (Gate(keyring, meter, most, settings.patience) for most in sizes)
+        self._by_name = {
+            "lists": Lists(service, meter, self.recent),
+            "models": Models(service, self.recent),
+            "health": self.health,
+            "watch": Watching(service, watch, self.recent),
+        }
+
+    def endpoint(self, row: Row) -> Endpoint:
+        """Return the method that a row of the table names."""
+        part, _, method = row.handler.partition(".")
+        found: Endpoint = getattr(self._by_name[part], method)
         return found
 
-    def gated(row: Row) -> Route:
-        by = wide if row.takes is bytes else gate
-        return Route(row.path, by(endpoint(row.handler), row.scope), methods=[row.method])
+    def route(self, row: Row) -> Route:
+        """Return the row's endpoint behind its gate."""
+        gate = self.gate_for_files if row.takes is bytes else self.gate
+        return Route(row.path, gate(self.endpoint(row), row.scope), methods=[row.method])
 
-    routes = [gated(row) for row in ROUTES]
-    straight = [
-        Straight(row.path, endpoint(row.handler), gate, "serve", service.stopping)
+
+def application(service: Service, added: Added = Added()) -> Starlette:
+    """Return the application of this service; `state.straight` are the ways past it."""
+    parts = Parts(service)
+    routes = [*map(parts.route, ROUTES), *_described(parts.gate), *_added(parts.gate, added)]
+
+    def beside(app: Starlette) -> AbstractAsyncContextManager[None]:
+        return work(service, parts.health, Sampler(service, parts.recent), added.work)
+
+    absent = _absent(parts.gate, routes)
+    app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
+    app.router.redirect_slashes = False  # a redirect would go past the gate
+    app.state.service = service
+    app.state.straight = [
+        Straight(row.path, parts.endpoint(row), parts.gate, "serve", service.stopping)
         for row in ROUTES
         if row.handler in BUSIEST
     ]
+    return app
+
+
+def _described(gate: Gate) -> list[Route]:
+    """Return the two forms of the API's description."""
     described, readable = msgspec.json.encode(document()), page()
 
     async def openapi(asking: Asking) -> Response:
@@ -73,6 +94,21 @@ def application(service: Service, added: Added = Added()) -> Starlette:
 
     async def docs(asking: Asking) -> Response:
         return HTMLResponse(readable, headers=pages.SAFELY | {"content-security-policy": PAGE_POLICY})
+
+    return [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
+
+
+def _added(gate: Gate, added: Added) -> list[Route]:
+    """Return the dashboard, and what another program has brought."""
+    shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
+    return [
+        *(Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints),
+        *(Route(each.path, gate(each.endpoint, None)) for each in shown),
+    ]
+
+
+def _absent(gate: Gate, routes: Sequence[Route]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Return what answers where there is no route: behind the gate too, so that it is counted and logged."""
 
     async def absent(request: Request, error: Exception) -> Response:
         async def refuse(asking: Asking) -> Response:
@@ -83,18 +119,7 @@ def application(service: Service, added: Added = Added()) -> Starlette:
             response.headers["allow"] = ", ".join(_methods(routes, request.scope["path"]))
         return response
 
-    routes += [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
-    routes += [Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints]
-    shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
-    routes += [Route(each.path, gate(each.endpoint, None)) for each in shown]
-
-    def beside(app: Starlette) -> AbstractAsyncContextManager[None]:
-        return work(service, health, Sampler(service, recent), added.work)
-
-    app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
-    app.router.redirect_slashes = False  # a redirect would go past the gate
-    app.state.service, app.state.straight = service, straight
-    return app
+    return absent
 
 
 def _methods(routes: Sequence[Route], path: str) -> list[str]:
