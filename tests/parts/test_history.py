@@ -19,6 +19,7 @@ KEY = jax.random.key(0)
 POOL = small.rows(7, seed=4)
 PRIORS = np.linspace(-1, 1, 7).astype(np.float32)
 add = eqx.filter_jit(History.add)
+remembered = eqx.filter_jit(History.remembered)
 
 # A list: four documents of the pool (a document may stand there twice), and winner, loser, weight of some places.
 PLACE = st.integers(0, 3)
@@ -139,3 +140,39 @@ def test_noise_is_the_same_whatever_the_spare_room() -> None:
         history, _ = add(history, shown(documents), pairs_of(pairs), KEY)
     roomy = history.with_room(0, 2 * PAIR_BLOCK)
     np.testing.assert_array_equal(roomy.targets(0.3, 2, KEY)[:PAIR_BLOCK], history.targets(0.3, 2, KEY))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(LIST, min_size=1, max_size=12), st.sampled_from([1, 2, 5, 9]))
+def test_a_full_history_forgets_the_half_that_was_told_longest_ago(
+    lists: list[tuple[list[int], list[tuple[int, int, float]]]], memory: int
+) -> None:
+    history, last = History.empty(5, 2, memory), dict[frozenset[int], int]()
+    for i, (documents, pairs) in enumerate(lists):
+        before, noise = contents(history), dict(zip(contents(history), np.asarray(history.frozen), strict=False))
+        stay = set(before)
+        if len(before) >= memory:
+            stay = set(sorted(before, key=lambda pair: last[pair])[len(before) - memory // 2 :])
+        history = remembered(history)
+        assert list(contents(history).items()) == [(pair, sums) for pair, sums in before.items() if pair in stay]
+        if len(before) >= memory:
+            assert int(history.n_documents) == len({document for pair in stay for document in pair})
+        for pair, kept in zip(contents(history), np.asarray(history.frozen), strict=False):
+            np.testing.assert_array_equal(kept, noise[pair])
+
+        history, _ = add(history, shown(documents), pairs_of(pairs), jax.random.fold_in(KEY, i), 0.3)
+        told = {frozenset({documents[winner], documents[loser]}) for winner, loser, weight in pairs if weight > 0}
+        last |= {pair: i for pair in told if len(pair) == 2}
+        after = contents(history)
+        assert after.keys() == stay | {pair for pair in told if len(pair) == 2}
+        assert all(after[pair] == before[pair] for pair in stay - told)
+
+
+def test_a_history_with_a_memory_grows_no_further_than_that() -> None:
+    history = History.empty(5, memory=3)
+    for documents, pairs in LISTS:
+        history, _ = add(history, shown(documents), pairs_of(pairs), KEY)
+    assert int(history.n_pairs) == 3
+    assert history.with_room(DOCUMENT_BLOCK - 3, PAIR_BLOCK - 1) is history
+    assert history.with_room(DOCUMENT_BLOCK - 2, 1) is not history
+    assert history.with_room(1, PAIR_BLOCK) is not history

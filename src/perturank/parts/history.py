@@ -2,6 +2,9 @@
 
 A pair seen many times is one weighted term: only its total weight Σw and the weight Σw·y with which
 its first document was preferred matter, and the sum of its noises, which is N(0, ν² Σw).
+
+Where a history has a memory, it forgets: before a list is added to so many pairs, those that were told
+longest ago go, half of them, and the documents that no other pair needs.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from jax import lax
 from perturank.core import Array, Interaction, Key, Query
 from perturank.parts import batches, draws
 from perturank.parts.preferences import Pairs
+from perturank.parts.recency import Recency
 from perturank.parts.table import Table
 
 # Sums run over blocks of these sizes in order, so that spare capacity never shows in the bits.
@@ -34,9 +38,10 @@ class History(eqx.Module):
     weight: Array
     preferred: Array
     frozen: Array | None
+    recency: Recency | None
 
     @classmethod
-    def empty(cls, n_features: int, n_frozen: int | None = None) -> History:
+    def empty(cls, n_features: int, n_frozen: int | None = None, memory: int | None = None) -> History:
         """Return a history without pairs; n_frozen is N where each pair's noise is drawn once and kept."""
         return cls(
             jnp.zeros((DOCUMENT_BLOCK, n_features)),
@@ -46,6 +51,7 @@ class History(eqx.Module):
             jnp.zeros(PAIR_BLOCK),
             jnp.zeros(PAIR_BLOCK),
             None if n_frozen is None else jnp.zeros((PAIR_BLOCK, n_frozen)),
+            None if memory is None else Recency.empty(memory, PAIR_BLOCK),
         )
 
     @property
@@ -72,8 +78,9 @@ class History(eqx.Module):
         """Return the same history with room for so many more; a traced one cannot grow and is trusted to fit."""
         if isinstance(self.n_documents, jax.core.Tracer):
             return self
-        d = _capacity(int(self.n_documents) + n_documents, self.documents.shape[0], DOCUMENT_BLOCK)
-        p = _capacity(int(self.n_pairs) + n_pairs, self.weight.shape[0], PAIR_BLOCK)
+        known_documents, known_pairs = self._n_remembered()
+        d = _capacity(known_documents + n_documents, self.documents.shape[0], DOCUMENT_BLOCK)
+        p = _capacity(known_pairs + n_pairs, self.weight.shape[0], PAIR_BLOCK)
         if (d, p) == (self.documents.shape[0], self.weight.shape[0]):
             return self
         return History(
@@ -84,6 +91,43 @@ class History(eqx.Module):
             _extended(self.weight, p),
             _extended(self.preferred, p),
             None if self.frozen is None else _extended(self.frozen, p),
+            None if self.recency is None else self.recency.at(_extended(self.recency.last, p)),
+        )
+
+    def _n_remembered(self) -> tuple[int, int]:
+        """Return how many documents and pairs there are at most when the next list is added."""
+        n_documents, n_pairs = int(self.n_documents), int(self.n_pairs)
+        if self.recency is None or n_pairs < self.recency.memory:
+            return n_documents, n_pairs
+        return min(n_documents, self.recency.memory), self.recency.memory // 2
+
+    @property
+    def is_full(self) -> Array:
+        """Whether something is forgotten before the next list."""
+        return jnp.asarray(False) if self.recency is None else self.n_pairs >= self.recency.memory
+
+    def remembered(self) -> History:
+        """Return what is still known when the next list comes: all of it, or the newer half."""
+        return self if self.recency is None else lax.cond(self.is_full, lambda: self._newer_half(), lambda: self)
+
+    def _newer_half(self) -> History:
+        assert self.recency is not None
+        old = _indices(self.recency.stays(self.n_pairs))
+        none = self.documents.shape[0]
+        first, second = (_kept(end, old, none) for end in (self.first, self.second))
+        used = jnp.zeros(none, bool).at[first].set(True, mode="drop").at[second].set(True, mode="drop")
+        old_documents, slots = _indices(used), jnp.cumsum(used, dtype=jnp.int32) - 1
+        ends = jnp.stack([slots[first], slots[second]], axis=1).astype(jnp.uint32)
+        n_pairs = jnp.sum(old < old.shape[0], dtype=jnp.int32)
+        return History(
+            _kept(self.documents, old_documents),
+            _kept(self.priors, old_documents),
+            Table.of(_kept(self.document_table.keys, old_documents), jnp.sum(used, dtype=jnp.int32)),
+            Table.of(jnp.where(jnp.arange(old.shape[0])[:, None] < n_pairs, ends, 0), n_pairs),
+            _kept(self.weight, old),
+            _kept(self.preferred, old),
+            None if self.frozen is None else _kept(self.frozen, old),
+            self.recency.at(_kept(self.recency.last, old)),
         )
 
     def add(self, shown: Query, pairs: Pairs, key: Key, noise_std: float = 0.0) -> tuple[History, Array]:
@@ -112,13 +156,17 @@ class History(eqx.Module):
             self.weight.at[pair_slots].add(weight, mode="drop"),
             self.preferred.at[pair_slots].add(weight * (winner < loser), mode="drop"),
             frozen,
+            None if self.recency is None else self.recency.told(pair_slots),
         )
         return history, pair_slots
 
     def add_batch(
         self, seen: Interaction, pairs: Callable[[Interaction, Key], Pairs], keys: Key, n: Array, noise_std: float = 0.0
     ) -> tuple[History, Array]:
-        """Return the history with the pairs of the first n interactions [B, …], and their slots [B, p]."""
+        """Return the history with the pairs of the first n interactions [B, …], and their slots [B, p].
+
+        A full one forgets before them.
+        """
         lots = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
 
         def add(i: Array, state: tuple[History, Array]) -> tuple[History, Array]:
@@ -130,7 +178,7 @@ class History(eqx.Module):
         room = batches.size(seen)
         n_pairs = jax.eval_shape(pairs, jax.tree.map(lambda leaf: leaf[0], seen), keys[0]).weight.shape[0]
         none = jnp.full((room, n_pairs), self.weight.shape[0], jnp.int32)
-        return batches.folded(add, room, n, (self, none))
+        return batches.folded(add, room, n, (self.remembered(), none))
 
     def targets(self, noise_std: float, n_rankers: int, key: Key) -> Array:
         """Return Σw·(y + γ) of every pair for every ranker; [P, N]. Noise is drawn anew unless frozen."""
@@ -159,6 +207,16 @@ def _capacity(needed: int, capacity: int, block: int) -> int:
     while capacity < needed:
         capacity *= 2
     return max(capacity, block)
+
+
+def _indices(chosen: Array) -> Array:
+    """Return where `chosen` holds, in order; behind them a number that is no index."""
+    (found,) = jnp.nonzero(chosen, size=chosen.shape[0], fill_value=chosen.shape[0])
+    return found
+
+
+def _kept(array: Array, indices: Array, otherwise: int = 0) -> Array:
+    return array.at[indices].get(mode="fill", fill_value=otherwise)
 
 
 def _extended(array: Array, n: int) -> Array:

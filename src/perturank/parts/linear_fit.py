@@ -86,6 +86,18 @@ class LinearProblem(NamedTuple):
         return over_blocks(history.n_pairs, PAIR_BLOCK, block, jnp.zeros((d, d)))
 
 
+def gram(history: History) -> Array:
+    """Return Σ w x xᵀ over all pairs; [d, d]."""
+
+    def block(start: Array, total: Array) -> Array:
+        i, j, weight = (rows(a, start, PAIR_BLOCK) for a in (history.first, history.second, history.weight))
+        x = history.documents[i] - history.documents[j]  # beyond the last pair the weight is 0
+        return total + (x * weight[:, None]).T @ x
+
+    d = history.documents.shape[1]
+    return over_blocks(history.n_pairs, PAIR_BLOCK, block, jnp.zeros((d, d)))
+
+
 def perturbation(history: History, gram: Array | None, l2: float, noise_std: float, n: int, key: Key) -> Array:
     """Return u ~ N(0, ν²A) for n rankers; [d, n]. gram is Σ w x xᵀ, None beyond MOST_DENSE features.
 

@@ -31,6 +31,11 @@ class Table(eqx.Module):
             jnp.zeros((), jnp.int32),
         )
 
+    @classmethod
+    def of(cls, keys: Array, n: Array) -> Table:
+        """Return a table of the first n of these keys [C, 2], all different; slots are their places."""
+        return cls.empty(keys.shape[0]).find_or_insert(keys, jnp.arange(keys.shape[0]) < n)[0]
+
     @property
     def capacity(self) -> int:
         """How many keys it can hold."""

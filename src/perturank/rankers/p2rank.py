@@ -21,6 +21,7 @@ from perturank.parts.history import History
 from perturank.parts.network_fit import NetworkFit
 from perturank.parts.objective import Loss
 from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred, n_pairs_at_most
+from perturank.parts.recency import MEMORY
 from perturank.publishing import Published
 
 
@@ -42,6 +43,7 @@ class P2Settings(Settings):
     beyond_weight: float = hyper(0.7, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
     loss: Loss = hyper("symmetric", "cross-entropy, the paper's, or a bounded symmetric one that ignores noise better")
     sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
+    memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class P2LinRank(eqx.Module):
         shape = n_features, settings.n_rankers
         pull = math.sqrt(settings.l2) * settings.noise_std * jax.random.normal(key, shape)
         gram, hessian = linear_fit.unknown(n_features)
-        return cls(settings, jnp.zeros(shape), pull, gram, hessian, History.empty(n_features))
+        return cls(settings, jnp.zeros(shape), pull, gram, hessian, History.empty(n_features, memory=settings.memory))
 
     @property
     def n_features(self) -> int:
@@ -182,7 +184,7 @@ class P2LinRank(eqx.Module):
                 pull = pull + s.noise_std * x.T @ jax.random.normal(lots[2], (x.shape[0], s.n_rankers))
             return history, gram, pull, taught | jnp.any(news > 0)
 
-        start = self.history, self.gram, self.pull, jnp.asarray(False)
+        start = *self._remembered(keys[0]), jnp.asarray(False)
         history, gram, frozen, taught = batches.folded(add, batches.size(seen), n, start)
 
         def fit() -> tuple[Array, Array, linear_fit.AnyHessian]:
@@ -199,6 +201,19 @@ class P2LinRank(eqx.Module):
 
         theta, pull, hessian = lax.cond(taught, fit, lambda: (self.theta, self.pull, self.hessian))
         return P2LinRank(s, theta, pull, gram, hessian, history)
+
+    def _remembered(self, key: Key) -> tuple[History, Array | None, Array]:
+        """Return the history, Σ w x xᵀ and u without what is forgotten now; the noise of what stays is drawn anew."""
+        s, history, old = self.settings, self.history.remembered(), (self.gram, self.pull)
+        if s.memory is None:
+            return history, *old
+
+        def again() -> tuple[Array | None, Array]:
+            gram = None if self.gram is None else linear_fit.gram(history)
+            lots = jax.random.fold_in(key, 3)  # the first three are those of the round
+            return gram, linear_fit.perturbation(history, gram, s.l2, s.noise_std, s.n_rankers, lots)
+
+        return history, *lax.cond(self.history.is_full, again, lambda: old)
 
 
 class P2NeurRank(eqx.Module):
@@ -220,7 +235,7 @@ class P2NeurRank(eqx.Module):
 
         theta = scoring.ensemble(one, settings.n_rankers, key)
         n_frozen = settings.n_rankers if settings.noise == "frozen" else None
-        history = History.empty(n_features, n_frozen)
+        history = History.empty(n_features, n_frozen, settings.memory)
         theta_0 = jax.tree.map(jnp.copy, theta)
         return cls(settings, theta, theta_0, network_fit(settings).optimiser(theta), jax.random.key_data(key), history)
 

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
-from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, Settings, hyper
+from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, Settings, hyper
 from perturank.parts import batches, certainty, linear_fit, ordering
 from perturank.parts.history import History
 from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
+from perturank.parts.recency import MEMORY
 from perturank.publishing import Published
 
 
@@ -35,6 +36,7 @@ class PairRankSettings(Settings):
     inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
     noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
+    memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
 
 
 class PairRank(eqx.Module):
@@ -50,7 +52,9 @@ class PairRank(eqx.Module):
     def start(cls, settings: PairRankSettings, n_features: int, key: Key) -> PairRank:
         """Return a ranker at 0; the key changes nothing."""
         zero, gram = jnp.zeros((n_features, 1)), jnp.zeros((n_features, n_features))
-        return cls(settings, zero, gram, linear_fit.unknown(n_features)[1], History.empty(n_features))
+        return cls(
+            settings, zero, gram, linear_fit.unknown(n_features)[1], History.empty(n_features, memory=settings.memory)
+        )
 
     @property
     def n_features(self) -> int:
@@ -131,7 +135,7 @@ class PairRank(eqx.Module):
             x = each.shown.features[pairs.winner] - each.shown.features[pairs.loser]
             return history, gram + (x * news[:, None]).T @ x, taught | jnp.any(news > 0)
 
-        start = self.history, self.gram, jnp.asarray(False)
+        start = *self._remembered(), jnp.asarray(False)
         history, gram, taught = batches.folded(add, batches.size(seen), n, start)
         l2 = jnp.asarray(s.l2) if s.objective == "sum" else 2 * s.l2 * jnp.sum(history.weight)
         problem = linear_fit.LinearProblem(history, l2, jnp.zeros_like(self.theta), "cross-entropy")
@@ -139,6 +143,13 @@ class PairRank(eqx.Module):
             taught, lambda: linear_fit.newton(problem, self.theta, self.hessian), lambda: (self.theta, self.hessian)
         )
         return PairRank(s, theta, gram, hessian, history)
+
+    def _remembered(self) -> tuple[History, Array]:
+        """Return the history and Σ w x xᵀ without what is forgotten now."""
+        history = self.history.remembered()
+        if self.settings.memory is None:
+            return history, self.gram
+        return history, lax.cond(self.history.is_full, lambda: linear_fit.gram(history), lambda: self.gram)
 
 
 PUBLISHED = [

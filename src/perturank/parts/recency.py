@@ -1,0 +1,40 @@
+"""Which pairs of a history were told longest ago: those that go first where not all can be remembered."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from perturank.core import Array
+
+MEMORY = "pairs at which the half that was told longest ago is forgotten; none: nothing ever is"
+
+
+class Recency(eqx.Module):
+    """The number of the list that last told each pair, [P], how many lists there were, and how many pairs may be."""
+
+    last: Array
+    n_lists: Array
+    memory: int = eqx.field(static=True)
+
+    @classmethod
+    def empty(cls, memory: int, room: int) -> Recency:
+        """Return that of a history without pairs, with room for so many."""
+        return cls(jnp.zeros(room, jnp.int32), jnp.zeros((), jnp.int32), memory)
+
+    def at(self, last: Array) -> Recency:
+        """Return the same for pairs at other slots."""
+        return Recency(last, self.n_lists, self.memory)
+
+    def told(self, slots: Array) -> Recency:
+        """Return that after a list with these pairs."""
+        now = self.n_lists + 1
+        return Recency(self.last.at[slots].set(now, mode="drop"), now, self.memory)
+
+    def stays(self, n_pairs: Array) -> Array:
+        """Return which pairs are the newer half of the memory; [P]. Of those told by one list, the later ones."""
+        room = self.last.shape[0]
+        real = jnp.arange(room) < n_pairs
+        oldest_first = jnp.argsort(jnp.where(real, self.last, -1), stable=True)
+        newer = oldest_first[max(room - self.memory // 2, 0) :]
+        return jnp.zeros(room, bool).at[newer].set(True) & real
