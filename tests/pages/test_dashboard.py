@@ -153,6 +153,7 @@ def test_it_is_readable_for_everybody(
 ) -> None:
     with watched(browser, width=width, scheme=scheme) as seen:
         page = opened(seen, serving)
+        expect(page.get_by_label("A recent query").locator("option").first).to_contain_text("red shoes")
         page.get_by_role("button", name="Look into it").click()
         expect(page.get_by_text(re.compile(r"lists? in 100 draws"))).to_be_visible()
         page.screenshot(path=tmp_path / f"dashboard-{width}-{scheme}.png", full_page=True)

@@ -33,7 +33,6 @@ def places(moved: str) -> tuple[int, int]:
 
 
 def test_text_is_never_interpreted(browser: Browser, played: Played) -> None:
-    """The first of this file, since it finds its document by BM25's order, before anything is learned."""
     with watched(browser) as seen:
         query = "<script>document.title='taken'</script> <img src=x onerror=alert(1)>"
         page = searched(seen, played, query)
@@ -106,14 +105,17 @@ def test_simulated_users_are_switched_on_in_the_page(browser: Browser, played: P
         page = seen.page
         page.goto(f"{played.url}/play")
         expect(page.locator(".badge", has_text="live")).to_be_visible()
-        page.get_by_label("Searches", exact=True).select_option("20")
-        page.get_by_label("Simulated users").check()
+        with page.expect_response("**/play/users"):
+            page.get_by_label("Searches", exact=True).select_option("20")
+        switch = page.get_by_label("Simulated users")
+        switch.click()  # not check(), which looks at once: an event that was under way may still say no
+        expect(switch).to_be_checked()
         tile = page.locator(".tile", has_text="Known items searched").locator("b")
         before = int(tile.inner_text().replace(",", ""))
         played.until(lambda state: bool(state["outcome"]["searches"] > before + 60))
         expect(tile).not_to_have_text(str(before))
         expect(page.locator(".chart .trace").first).to_be_visible()
-        page.get_by_label("Simulated users").uncheck()
-        expect(page.get_by_label("Simulated users")).not_to_be_checked()
+        switch.click()
+        expect(switch).not_to_be_checked()
         played.until(lambda state: not state["simulating"])
         assert seen.errors == []

@@ -18,10 +18,12 @@ ray_cluster = pytest.importorskip("ray.cluster_utils", reason="the extra `ray` i
 def two_nodes() -> Iterator[tuple[Any, Any]]:
     """Start a head that runs nothing, and two nodes of one core each."""
     soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-    found = ray_cluster.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": soon})
+    patient = soon | {"agent_register_timeout_ms": 300_000}
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": patient}
+    found = ray_cluster.Cluster(initialize_head=True, head_node_args=head)
     try:
-        first, second = found.add_node(num_cpus=1), found.add_node(num_cpus=1)
-        found.wait_for_nodes()
+        first, second = (found.add_node(wait=False, num_cpus=1) for _ in range(2))
+        found.wait_for_nodes(timeout=300)
         assert first is not second
         yield found, second
     finally:

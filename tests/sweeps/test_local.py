@@ -48,7 +48,7 @@ def test_a_mistake_in_a_run_stops_the_sweep_in_one_line_and_keeps_what_is_finish
 
 
 def test_a_worker_that_is_killed_is_said_and_the_rest_can_go_on(tmp_path: Path) -> None:
-    wanted, killed = jobs(rounds=400, seeds=1), list[int]()
+    wanted, killed = jobs(rounds=10_000, seeds=1), list[int]()
 
     def kill_one(job: Job, n: int) -> None:
         if not killed:

@@ -23,7 +23,7 @@ from perturank.service.refusals import NotKnown, Refused
 KEPT_SEARCHES = 500
 MOST_CHARACTERS = 200
 SECONDS_BETWEEN_LOOKS = 0.25
-SECONDS_TO_LEARN = 30.0
+SECONDS_TO_LEARN = 300.0  # on however busy a machine
 PERSON = "you"
 
 

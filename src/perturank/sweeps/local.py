@@ -50,11 +50,7 @@ def _heard(worker: Worker, on_rounds: Told, on_finished: Finished) -> None:
     try:
         said: Rounds | Done = worker.pipe.recv()
     except (EOFError, OSError):
-        worker.process.join()
-        raise BadInput(
-            f"the process that ran {job.ranker} on {job.data} ended with code {worker.process.exitcode}",
-            "was it killed for want of memory? what is finished is kept: the same command goes on",
-        ) from None
+        raise _ended(worker, job) from None
     if isinstance(said, Rounds):
         on_rounds(job, said.n)
     elif said.is_ours:
@@ -76,7 +72,18 @@ def _give(worker: Worker, waiting: list[Job], workers: Sequence[Worker]) -> None
     if chosen is not None:
         waiting.remove(chosen)
         worker.last = program(chosen)
-        worker.pipe.send(chosen)
+        try:
+            worker.pipe.send(chosen)
+        except OSError:
+            raise _ended(worker, chosen) from None
+
+
+def _ended(worker: Worker, job: Job) -> BadInput:
+    worker.process.join()
+    return BadInput(
+        f"the process that ran {job.ranker} on {job.data} ended with code {worker.process.exitcode}",
+        "was it killed for want of memory? what is finished is kept: the same command goes on",
+    )
 
 
 @contextmanager

@@ -22,6 +22,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def http(service: Service) -> Iterator[TestClient]:
+def http(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """Start the application, without the samples that it takes by itself now and then."""
+    monkeypatch.setattr("perturank.service.api.beside.SECONDS_BETWEEN_SAMPLES", 1e9)
     with TestClient(application(service), base_url="http://127.0.0.1") as client:
         yield client

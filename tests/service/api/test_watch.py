@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import threading
 from collections import Counter
 from typing import Any
 
@@ -127,13 +126,23 @@ def test_what_is_asked_walks_through_no_entries_of_the_log(lived: TestClient, se
     assert about_log <= {"SELECT max(position) FROM log"}  # which looks at the last one
 
 
-def test_events_come_one_after_another_until_the_service_stops(lived: TestClient, service: Service) -> None:
-    threading.Timer(1.5, service.stopping.set).start()
+def test_events_come_one_after_another_until_the_service_stops(
+    lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments, overview = [0], Watch.overview
+
+    def looked(watch: Watch) -> Any:
+        moments[0] += 1
+        if moments[0] == 2:
+            service.stopping.set()
+        return overview(watch)
+
+    monkeypatch.setattr(Watch, "overview", looked)
     with lived.stream("GET", "/v1/live") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         assert stream.headers["cache-control"] == "no-store"
         seen = [json.loads(line.removeprefix("data: ")) for line in stream.iter_lines() if line.startswith("data: ")]
-    assert seen
+    assert len(seen) == 2
     assert all(moment["models"][0]["model"] == "m" for moment in seen)
 
 
