@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ import numpy as np
 from perturank.errors import BadInput
 
 BINARY, JSON = "application/msgpack", "application/json"
+NEW = b"0.9999999"  # stands in a body for a number that no other request has
 
 
 class Connection:
@@ -84,6 +86,7 @@ class Load:
     connections: int = 16
     with_feedback: bool = True
     rate: float | None = None
+    numbers: Iterator[int] = field(default_factory=itertools.count)
     _turn: int = 0
 
     async def heard(self, seconds: float, into: Heard | None = None) -> Heard:
@@ -103,7 +106,8 @@ class Load:
                 if due >= end:
                     return
                 await asyncio.sleep(max(due - time.perf_counter(), 0))
-                await self._pair(connection, heard, due, self.bodies[turn % len(self.bodies)], turn)
+                body = self.bodies[turn % len(self.bodies)].replace(NEW, b"0.%07d" % next(self.numbers))
+                await self._pair(connection, heard, due, body, turn)
 
     async def _pair(self, connection: Connection, heard: Heard, due: float, body: bytes, turn: int) -> None:
         path = f"/v1/models/{self.model}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from perturank.bench.load import BINARY, JSON, Connection, Heard, Load
+from perturank.bench.load import BINARY, JSON, NEW, Connection, Heard, Load
 from perturank.bench.measures import Column, Part, Row, Rows
 from perturank.errors import BadInput
 
@@ -80,7 +81,7 @@ def served(log: str | None, documents: int) -> Iterator[tuple[str, int]]:
 
 
 def bodies(scale: Scale, kind: str) -> list[bytes]:
-    """Return requests of random documents, whose features have five digits."""
+    """Return requests of random documents, whose features have five digits; as JSON, each is new every time."""
     rng = np.random.default_rng(0)
     made = []
     for q in range(N_BODIES):
@@ -88,6 +89,8 @@ def bodies(scale: Scale, kind: str) -> list[bytes]:
         ids = [f"document-{q}-{i}" for i in range(scale.documents)]
         if kind == JSON:
             documents = [{"id": name, "features": row} for name, row in zip(ids, rows.tolist(), strict=True)]
+            for document in documents:
+                document["features"][-1] = float(NEW)
             made.append(json.dumps({"query": f"query {q}", "documents": documents}).encode())
         else:
             made.append(msgspec.msgpack.encode({"ids": ids, "features": rows.astype("<f4").tobytes()}))
@@ -169,10 +172,10 @@ def measured(scale: Scale, advance: Callable[[str], None]) -> Part:
 
 async def _rows(url: str, pid: int, scale: Scale, advance: Callable[[str], None]) -> Rows:
     await _made(url, scale)
-    json_bodies, rows = bodies(scale, JSON), {}
-    paced = Load(url, MODEL, json_bodies, connections=32, rate=scale.rate)
+    json_bodies, rows, numbers = bodies(scale, JSON), {}, itertools.count()
+    paced = Load(url, MODEL, json_bodies, connections=32, rate=scale.rate, numbers=numbers)
     heard = Heard()  # goes on through all parts with feedback, so that lag counts from the first click
-    await _under(Load(url, MODEL, json_bodies, connections=4), 3.0, heard)
+    await _under(Load(url, MODEL, json_bodies, connections=4, numbers=numbers), 3.0, heard)
     advance("warm")
 
     async def part(name: str, load: Load, seconds: float) -> None:
@@ -182,7 +185,7 @@ async def _rows(url: str, pid: int, scale: Scale, advance: Callable[[str], None]
         advance(name)
 
     await part(f"JSON, {scale.rate:g} pairs a second", paced, scale.seconds)
-    await part("JSON, as many pairs as it can", Load(url, MODEL, json_bodies), scale.seconds)
+    await part("JSON, as many pairs as it can", Load(url, MODEL, json_bodies, numbers=numbers), scale.seconds)
     await part(
         "binary, as many lists as it can", Load(url, MODEL, bodies(scale, BINARY), BINARY, 16, False), scale.seconds
     )

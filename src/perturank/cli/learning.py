@@ -34,6 +34,8 @@ def learn(
 ) -> None:
     """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
     machine.pin_threads(threads)
+    if not once:
+        machine.keep_freed_memory()
     retention = Retention.of(keep, keep_impressions)
     opened = logs.open_log(log)
     try:

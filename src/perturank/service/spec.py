@@ -23,6 +23,7 @@ MOST_FEATURES = 10_000
 MOST_LAYERS = 16
 MOST_BYTES = 1_000_000_000
 MOST_IN_A_BATCH = 64
+MEMORY = 32_768  # pairs, unless a model says otherwise: a service runs for years, and a batch copies all of them
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -62,13 +63,13 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     chance: Literal["machine", "seeded"] = "machine"  # seeded: the number of the draw decides a list, and the seed
 
     def checked(self) -> Spec:
-        """Return itself if it can be made."""
+        """Return itself if it can be made, with every setting said."""
         try:
             msgspec.convert(msgspec.to_builtins(self), Spec)  # what was made here has passed no check yet
         except msgspec.ValidationError as error:
             raise Refused("such a model cannot be", str(error)) from None
         try:
-            chosen = self.chosen_settings()
+            chosen = self._settings_of_a_service()
         except BadInput as error:
             raise Refused(str(error), "see `perturank rankers` for what there is") from None
         _check_size(self, chosen)
@@ -79,6 +80,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def chosen_settings(self) -> Settings:
         """Return the ranker's settings with this model's changes."""
         return published(self.ranker).settings.changed(**self.settings)
+
+    def _settings_of_a_service(self) -> Settings:
+        """Return the same, with a memory that is bounded unless the model says that it is not to be."""
+        chosen = self.chosen_settings()
+        is_silent = hasattr(chosen, "memory") and "memory" not in self.settings
+        return chosen.changed(memory=MEMORY) if is_silent else chosen
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time."""
