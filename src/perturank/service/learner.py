@@ -171,7 +171,7 @@ def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: dequ
         return []
     counts, skipped = Counter(recent), []
     for completed in due:
-        source = state.sealed(completed.shown)
+        source = completed.source
         if source is not None and counts[source] >= cap:
             skipped.append(completed)
             continue

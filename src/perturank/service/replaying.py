@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
-from perturank.service.entries import Snapshot
+from perturank.service.entries import Impression, Snapshot
 from perturank.service.log import Log
-from perturank.service.refusals import NotKnown
+from perturank.service.refusals import NotKnown, NotReady
 from perturank.service.spec import Spec
 from perturank.service.state import Recall, State
 
@@ -37,6 +37,13 @@ class Report:
 def recalled(log: Log) -> Recall:
     """Return how a state looks things up in this log."""
 
+    def shown(positions: Sequence[int]) -> list[Impression]:
+        found = {record.position: record.entry for record in log.at(positions)}
+        lists = [entry for entry in map(found.get, positions) if isinstance(entry, Impression)]
+        if len(lists) < len(positions):
+            raise NotReady("impressions were taken out of the log before they were learned", "begin again")
+        return lists
+
     def version(model: str, number: int) -> Ranker:
         return whole(log, model, number)
 
@@ -46,7 +53,7 @@ def recalled(log: Log) -> Recall:
             raise BadInput(f"the imported ranker {name} is missing from the log", "restore the log from a backup")
         return snapshots.ranker_of(content, name)[0]
 
-    return Recall(version, blob, log.secret)
+    return Recall(shown, version, blob, log.secret)
 
 
 def whole(log: Log, model: str, version: int) -> Ranker:

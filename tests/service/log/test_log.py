@@ -29,6 +29,14 @@ def test_long_logs_are_read_page_by_page(log: Log) -> None:
     assert [record.position for record in log.read()] == list(range(1, 1202))
 
 
+def test_records_are_found_by_their_positions(either: Log) -> None:
+    names = [shown(either, impression(seed)) for seed in range(5)]
+    found = {record.position: record.impression for record in either.at([4, 2, 99])}
+    assert found == {2: names[1], 4: names[3]}
+    assert either.at([]) == []
+    assert len(either.at(range(1, 2000))) == 5
+
+
 def test_rare_entries_are_found_among_many_impressions(log: Log) -> None:
     created(log)
     for seed in range(5):

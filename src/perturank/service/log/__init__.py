@@ -61,6 +61,9 @@ class Log(Protocol):
     def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
         """Yield the records behind a position, in order."""
 
+    def at(self, positions: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, as far as they are there."""
+
     def rare(self, after: int = 0) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
 

@@ -138,6 +138,11 @@ class PostgresLog:
 
         return paged(fetch, after, end)
 
+    def at(self, positions: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, as far as they are there."""
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE position = ANY(%s)"
+        return [record(row) for row in self._all(query, (list(positions),))]
+
     def rare(self, after: int = 0) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE position > %s AND kind NOT IN {FREQUENT} ORDER BY position"

@@ -115,6 +115,15 @@ class SqliteLog:
 
         return paged(fetch, after, end)
 
+    def at(self, positions: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, as far as they are there."""
+        found: list[Record] = []
+        for start in range(0, len(positions), PAGE):
+            some = positions[start : start + PAGE]
+            query = f"SELECT {COLUMNS} FROM log WHERE position IN ({', '.join('?' * len(some))})"
+            found += [record(row) for row in self._connection().execute(query, some)]
+        return found
+
     def rare(self, after: int = 0) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         # Without the hint SQLite walks through all impressions.
