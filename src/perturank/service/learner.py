@@ -124,11 +124,11 @@ class Learner:
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
                 return
             version = last_version(transaction, state.model) + 1
+            self._thin_out(transaction, state, version)
             transaction.append(
                 state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
-            self._remove_old(transaction, state.model)
             self.progress.published(transaction, state, n)
         self.catch_up()
         if state.learned >= self._stored.get(state.model, 0) + STATE_EVERY:
@@ -148,12 +148,16 @@ class Learner:
             if state.ranker is not None and state.learned > self._stored.get(state.model, 0):
                 self.store(state)
 
-    def _remove_old(self, transaction: Transaction, model: str) -> None:
-        pinned = transaction.newest(model, Pinned)
-        kept = pinned.entry.version if pinned is not None and isinstance(pinned.entry, Pinned) else None
-        for version in snapshots.versions(self.log, model)[: -snapshots.KEPT]:
-            if version != kept:
-                transaction.remove(snapshots.version_name(model, version))
+    def _thin_out(self, transaction: Transaction, state: State, version: int) -> None:
+        """Remove stored versions before this one comes; those of an earlier generation can never be served again."""
+        last, pinned = transaction.newest(state.model, Snapshot), transaction.newest(state.model, Pinned)
+        stored = snapshots.versions(self.log, state.model)
+        is_first = last is None or not isinstance(last.entry, Snapshot) or last.entry.generation != state.generation
+        kept = set() if is_first else snapshots.kept([*stored, version])
+        if not is_first and pinned is not None and isinstance(pinned.entry, Pinned) and pinned.entry.version:
+            kept.add(pinned.entry.version)
+        for each in set(stored) - kept:
+            transaction.remove(snapshots.version_name(state.model, each))
 
     def _check_epoch(self, transaction: Transaction) -> None:
         if transaction.remembered(EPOCH) != self.epoch:

@@ -24,6 +24,7 @@ FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
 ROWS_AT_ONCE = 100  # to a statement: SQLite counts its variables
+LAST = "\U0010ffff"  # no name goes on with it
 PAGES_AT_ONCE = 2000  # given back while others wait
 
 SCHEMA = f"""
@@ -144,8 +145,8 @@ class SqliteLog:
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
-        query = "SELECT name FROM blobs WHERE substr(name, 1, ?) = ? ORDER BY name"
-        return [row[0] for row in self._connection().execute(query, (len(prefix), prefix))]
+        query = "SELECT name FROM blobs WHERE name >= ? AND name < ? ORDER BY name"  # which the index finds
+        return [row[0] for row in self._connection().execute(query, (prefix, prefix + LAST))]
 
     def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
         """Return the running sums over these spans."""
