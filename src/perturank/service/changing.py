@@ -34,7 +34,7 @@ def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = Fa
 
 def delete(transaction: Transaction, model: str, names: list[str]) -> None:
     """Delete a model and the bytes of these names; its impressions stay in the log until that is compacted."""
-    _must_exist(transaction, model)
+    must_exist(transaction, model)
     transaction.append(model, Deleted())
     transaction.tally.forget(model)
     for name in names:
@@ -43,7 +43,7 @@ def delete(transaction: Transaction, model: str, names: list[str]) -> None:
 
 def pin(transaction: Transaction, model: str, version: int | None, known: set[int]) -> None:
     """Serve this version whatever is learned; None: the newest again."""
-    _must_exist(transaction, model)
+    must_exist(transaction, model)
     if version is not None and version not in known:
         raise NotKnown(f"model {model!r} has no stored version {version}", "list its versions")
     newest = transaction.newest(model, Pinned)
@@ -53,7 +53,7 @@ def pin(transaction: Transaction, model: str, version: int | None, known: set[in
 
 def roll_back(transaction: Transaction, model: str, version: int, published: set[int]) -> None:
     """Let learning go on from a version of this generation."""
-    _must_exist(transaction, model)
+    must_exist(transaction, model)
     if version not in published:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
     base = transaction.newest(model, Compacted)
@@ -65,7 +65,7 @@ def roll_back(transaction: Transaction, model: str, version: int, published: set
 
 def bring(transaction: Transaction, model: str, content: bytes) -> None:
     """Let learning go on from a ranker that was saved elsewhere; it must be of the model's own kind."""
-    spec, _ = _must_exist(transaction, model)
+    spec, _ = must_exist(transaction, model)
     ranker, header = snapshots.ranker_of(content, "the file", spec)
     theirs = header.get("ranker"), header.get("settings"), header.get("n_features")
     mine = spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
@@ -95,7 +95,8 @@ def erase(transaction: Transaction, model: str, source: bytes) -> int:
     return transaction.append(model, Erased(source))
 
 
-def _must_exist(transaction: Transaction, model: str) -> tuple[Spec, int]:
+def must_exist(transaction: Transaction, model: str) -> tuple[Spec, int]:
+    """Return the model's spec and generation; one that is not there, or not any more, is refused."""
     held = current(transaction, model)
     if held is None:
         raise NotKnown(f"there is no model {model!r}", f"make it: PUT /v1/models/{model}")

@@ -112,6 +112,7 @@ class Service:
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> Shown:
+            changing.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
             # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
             transaction.tally.add(held.name, counting.shown(entry, certain))
@@ -124,7 +125,12 @@ class Service:
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""
         name = opened(impression, model, self.log.secret)
-        return self.committer.submit(lambda transaction: give_feedback(transaction, model, name, clicks, final), name)
+
+        def write(transaction: Transaction) -> Status:
+            changing.must_exist(transaction, model)
+            return give_feedback(transaction, model, name, clicks, final)
+
+        return self.committer.submit(write, name)
 
     def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
         """Make or change a model; return whether its learning begins anew."""

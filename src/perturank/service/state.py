@@ -162,6 +162,10 @@ class State:
         shown = self.recall.shown([each.position for each in chosen])
         return [lessons.Clicked(each.since, entry, each.clicks) for each, entry in zip(chosen, shown, strict=True)]
 
+    def learned_since(self, generation: int, learned: int) -> int:
+        """Return how many impressions were learned since this generation had learned so many."""
+        return self.learned - learned if generation == self.generation else self.learned
+
     def _fits(self, completed: Completed) -> bool:
         """Return whether it can be learned from: a list that the ranker has not drawn has no memo."""
         if completed.mode == "learn" or self.instead is not None:
