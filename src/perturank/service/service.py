@@ -36,6 +36,7 @@ class Shown:
     certain: list[bool]
     propensity: float | None
     version: int
+    position: int  # of the impression in the log
 
 
 class Service:
@@ -61,11 +62,19 @@ class Service:
                 self._tail = self.log.tail()
 
     def close_windows(self) -> None:
-        """Write into the log which windows are over."""
+        """Write into the log which windows are over; what cannot be written for one model stops no other."""
+        failures: list[Exception] = []
         for held in self.host.all():
             position = self.windows.due(held.name, held.spec.window)
             if position is not None:
-                self.committer.submit(_closing(held.name, position)).result()
+                try:
+                    self.committer.submit(_closing(held.name, position)).result()
+                except Exception as failure:
+                    failures.append(failure)  # it is due again at the next look
+                else:
+                    self.windows.forget(held.name, position)
+        if failures:
+            raise failures[0]
 
     def model(self, name: str, n_features: int | None = None) -> Hosted:
         """Return a model; on loopback the first request makes the default one."""
@@ -107,8 +116,7 @@ class Service:
         )
         name = fresh(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
-        shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
-
+        impression = sealed(name, held.name, self.log.secret)
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> Shown:
@@ -117,10 +125,10 @@ class Service:
             content = packed(features[rows], None if prior is None else prior[rows], memo)
             transaction.tally.add(held.name, counting.shown(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
-            self.windows.note(held.name, transaction.append(held.name, written, name))
-            return shown
+            position = transaction.append(held.name, written, name)
+            return Shown(impression, entry.ids, certain, propensity, held.version, position)
 
-        return self.committer.submit(write)
+        return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""
