@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import msgspec
 
 from perturank import storage
@@ -9,7 +11,7 @@ from perturank.core import Ranker
 from perturank.service import snapshots
 from perturank.service.entries import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log import Transaction
-from perturank.service.refusals import NotKnown, Refused
+from perturank.service.refusals import NotKnown, NotReady, Refused
 from perturank.service.spec import Spec
 
 
@@ -63,20 +65,38 @@ def roll_back(transaction: Transaction, model: str, version: int, published: set
     transaction.append(model, RolledBack(version))
 
 
-def bring(transaction: Transaction, model: str, content: bytes) -> None:
-    """Let learning go on from a ranker that was saved elsewhere; it must be of the model's own kind."""
-    spec, _ = must_exist(transaction, model)
+class Brought(NamedTuple):
+    """A ranker that was saved elsewhere, as it will be stored for a model of this spec."""
+
+    spec: Spec
+    blob: str
+    content: bytes
+
+
+def brought(model: str, spec: Spec, content: bytes) -> Brought:
+    """Return a file as it will be stored; it must be of the model's own kind. It takes long: nobody may wait for it."""
     ranker, header = snapshots.ranker_of(content, "the file", spec)
     theirs = header.get("ranker"), header.get("settings"), header.get("n_features")
-    mine = spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
-    if theirs != mine:
+    if theirs != _kind(spec):
         raise Refused("the file holds another kind of ranker", "make a model with its ranker, settings and n_features")
     if header.get("history") is False:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
     _check_shapes(ranker, spec)
-    blob = f"{model}/imported/{snapshots.sum_of(content).hex()}"
-    transaction.store(blob, snapshots.state_bytes(ranker))
-    transaction.append(model, Imported(blob))
+    return Brought(spec, f"{model}/imported/{snapshots.sum_of(content).hex()}", snapshots.state_bytes(ranker))
+
+
+def bring(transaction: Transaction, model: str, ranker: Brought) -> None:
+    """Let learning go on from a ranker that was saved elsewhere."""
+    spec, _ = must_exist(transaction, model)
+    if _kind(spec) != _kind(ranker.spec):
+        raise NotReady(f"model {model!r} was changed while the file was read", "send it again if it still fits")
+    transaction.store(ranker.blob, ranker.content)
+    transaction.append(model, Imported(ranker.blob))
+
+
+def _kind(spec: Spec) -> tuple[str, Any, int]:
+    """Return what a file must share with a model: ranker, settings and number of features."""
+    return spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
 
 
 def _check_shapes(ranker: Ranker, spec: Spec) -> None:

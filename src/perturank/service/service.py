@@ -171,7 +171,9 @@ class Service:
 
     def bring(self, model: str, content: bytes) -> None:
         """Let learning go on from a ranker that was saved elsewhere."""
-        self.committer.submit(lambda transaction: changing.bring(transaction, model, content)).result()
+        self.refresh()  # another process may have changed the model a moment ago
+        ranker = changing.brought(model, self.host.get(model).spec, content)
+        self.committer.submit(lambda transaction: changing.bring(transaction, model, ranker)).result()
 
     def erase(self, model: str, source: str) -> int:
         """Let everything of a source be taken out of the log; return the position of the wish."""

@@ -177,6 +177,35 @@ def test_a_file_without_history_ranks_alike_and_is_not_brought_back(http: TestCl
     assert http.get("/v1/models/m/file?history=maybe").status_code == 422
 
 
+def test_a_file_is_read_while_others_write(
+    http: TestClient, service: Service, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, read = http.get("/v1/models/m/file").content, snapshots.ranker_of
+
+    def slowly(*arguments: Any) -> Any:
+        assert service.committer.submit(lambda transaction: "written").result(5) == "written"
+        return read(*arguments)
+
+    monkeypatch.setattr(snapshots, "ranker_of", slowly)
+    assert http.put("/v1/models/m/file", content=content).status_code == 202
+
+
+def test_a_model_that_becomes_another_while_its_file_is_read_does_not_take_it(
+    http: TestClient, service: Service, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, read = http.get("/v1/models/m/file").content, snapshots.ranker_of
+
+    def meanwhile(*arguments: Any) -> Any:
+        service.put("m", Spec(n_features=5, ranker="random", places=4))
+        return read(*arguments)
+
+    monkeypatch.setattr(snapshots, "ranker_of", meanwhile)
+    tail = service.log.tail()
+    assert http.put("/v1/models/m/file", content=content).status_code == 503
+    assert service.log.tail() == tail + 1  # the change alone
+    assert service.log.names("m/imported/") == []
+
+
 def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Service, made: Any) -> None:
     ranker = service.host.get("m").ranker
     arrays = {name: np.repeat(array[None], 2, 0) for name, array in storage.arrays_of(ranker).items()}
