@@ -150,7 +150,8 @@ def test_a_changed_ranker_starts_anew_and_old_impressions_are_not_learned(log: L
     learner.step()
     waiting = served(log, spec(), 9)
     append(log, Changed(0, spec(settings={"learning_rate": 0.5})))
-    clicked(log, waiting, 0)
+    with log.transaction() as transaction:
+        assert give_feedback(transaction, "m", waiting, [], True) == "recorded"
     assert learner.step() == 0
     assert bits(learner) == snapshots.digest(spec(settings={"learning_rate": 0.5}).start(), whole=True)
     lived(log, spec(), 1, 11, generation=learner.states["m"].generation)

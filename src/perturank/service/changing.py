@@ -8,9 +8,9 @@ import msgspec
 
 from perturank import storage
 from perturank.core import Ranker
-from perturank.service import snapshots
+from perturank.service import snapshots, versions
 from perturank.service.entries import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
-from perturank.service.log import Transaction
+from perturank.service.log import Log, Transaction
 from perturank.service.refusals import NotKnown, NotReady, Refused
 from perturank.service.spec import Spec
 
@@ -43,26 +43,34 @@ def delete(transaction: Transaction, model: str, names: list[str]) -> None:
         transaction.remove(name)
 
 
-def pin(transaction: Transaction, model: str, version: int | None, known: set[int]) -> None:
-    """Serve this version whatever is learned; None: the newest again."""
-    must_exist(transaction, model)
-    if version is not None and version not in known:
-        raise NotKnown(f"model {model!r} has no stored version {version}", "list its versions")
+def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> None:
+    """Serve this version whatever is learned; None: the newest again. One that is stored now stays stored."""
+    _, generation = must_exist(transaction, model)
+    if version is not None:
+        is_stored = bool(log.names(snapshots.version_name(model, version)))
+        if not is_stored or not _is_of(log, model, version, generation):
+            raise NotKnown(f"model {model!r} has no stored version {version}", "list its versions")
     newest = transaction.newest(model, Pinned)
     if newest is None or newest.entry != Pinned(version):
         transaction.append(model, Pinned(version))
 
 
-def roll_back(transaction: Transaction, model: str, version: int, published: set[int]) -> None:
+def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
     """Let learning go on from a version of this generation."""
-    must_exist(transaction, model)
-    if version not in published:
+    _, generation = must_exist(transaction, model)
+    if not _is_of(log, model, version, generation):
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
     base = transaction.newest(model, Compacted)
     if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version:
         since = f"versions from {base.entry.version} on can be"
         raise NotKnown(f"version {version} of model {model!r} lies before its base", since)
     transaction.append(model, RolledBack(version))
+
+
+def _is_of(log: Log, model: str, version: int, generation: int) -> bool:
+    """Return whether there is such a version of this generation."""
+    published = versions.found(log, model, version)
+    return published is not None and published.snapshot.generation == generation
 
 
 class Brought(NamedTuple):

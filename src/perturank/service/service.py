@@ -160,14 +160,12 @@ class Service:
 
     def pin(self, model: str, version: int | None) -> None:
         """Serve a version whatever is learned; None: the newest again."""
-        stored = set(snapshots.versions(self.log, model)) & set(self.host.get(model).published)
-        self.committer.submit(lambda transaction: changing.pin(transaction, model, version, stored)).result()
+        self.committer.submit(lambda transaction: changing.pin(self.log, transaction, model, version)).result()
         self.refresh()
 
     def roll_back(self, model: str, version: int) -> None:
         """Let learning go on from an earlier version."""
-        published = set(self.host.get(model).published)
-        self.committer.submit(lambda transaction: changing.roll_back(transaction, model, version, published)).result()
+        self.committer.submit(lambda transaction: changing.roll_back(self.log, transaction, model, version)).result()
 
     def bring(self, model: str, content: bytes) -> None:
         """Let learning go on from a ranker that was saved elsewhere."""

@@ -15,7 +15,7 @@ from typing import IO, Any
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
-from perturank.service.log.rows import COLUMNS, PAGE, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
@@ -125,10 +125,10 @@ class SqliteLog:
             found += [record(row) for row in self._connection().execute(query, some)]
         return found
 
-    def rare(self, after: int = 0) -> list[Record]:
+    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         # Without the hint SQLite walks through all impressions.
-        where = f"position > ? AND kind NOT IN {FREQUENT}"
+        where = f"position > ? AND kind NOT IN {FREQUENT}{among(kinds)}"
         query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
         return [record(row) for row in self._connection().execute(query, (after,))]
 
@@ -136,6 +136,13 @@ class SqliteLog:
         """Return a model's records of one kind behind a position."""
         query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ? AND position > ?"
         rows = self._connection().execute(f"{query} ORDER BY position", (model, KINDS[kind], after))
+        return [record(row) for row in rows]
+
+    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
+        """Return a model's last n records of one kind up to a position, newest first."""
+        query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ? AND position <= ?"
+        end = self.tail() if through is None else through
+        rows = self._connection().execute(f"{query} ORDER BY position DESC LIMIT ?", (model, KINDS[kind], end, n))
         return [record(row) for row in rows]
 
     def stored(self, name: str) -> bytes | None:
