@@ -204,9 +204,9 @@ def test_a_version_that_is_gone_back_to_can_still_be_rebuilt(log: Log) -> None:
     assert found is not None
     assert found.version == 3
     with log.transaction() as transaction, pytest.raises(NotKnown, match="version 1 of model 'm' lies before its base"):
-        changing.roll_back(transaction, "m", 1, {1, 2, 3})
+        changing.roll_back(log, transaction, "m", 1)
     with log.transaction() as transaction:
-        changing.roll_back(transaction, "m", 3, {3})
+        changing.roll_back(log, transaction, "m", 3)
     assert snapshots.digest(whole(log, "m", 3), whole=True) == first
     learner.step()
     assert rebuilt(log, "m").differs is None

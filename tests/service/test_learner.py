@@ -15,6 +15,7 @@ from perturank.service.learner import Learner, Superseded
 from perturank.service.lessons import LEAST_ROOM
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
+from perturank.service.refusals import NotReady
 from perturank.service.replaying import rebuilt, recalled, same_as_stored
 from perturank.service.sealing import fresh
 from perturank.simulation import LEARNING, streams
@@ -149,7 +150,8 @@ def test_a_changed_ranker_starts_anew_and_old_impressions_are_not_learned(log: L
     learner.step()
     waiting = served(log, spec(), 9)
     append(log, Changed(0, spec(settings={"learning_rate": 0.5})))
-    clicked(log, waiting, 0)
+    with log.transaction() as transaction:
+        assert give_feedback(transaction, "m", waiting, [], True) == "recorded"
     assert learner.step() == 0
     assert bits(learner) == snapshots.digest(spec(settings={"learning_rate": 0.5}).start(), whole=True)
     lived(log, spec(), 1, 11, generation=learner.states["m"].generation)
@@ -318,3 +320,25 @@ def test_batches_of_a_fixed_size_wait_until_they_are_whole(log: Log) -> None:
     report = rebuilt(log, "m")
     assert report.differs is None
     assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
+
+
+def test_more_than_is_read_at_once_is_learned_to_the_same_bits(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log, ranker="p2linrank")
+    lived(log, spec("p2linrank"), 130)
+    learner = Learner(log)
+    assert learner.step() == 130
+    monkeypatch.setattr("perturank.service.state.READ_AT_ONCE", 64)
+    again = rebuilt(log, "m")
+    assert again.differs is None
+    assert small.same_bits(again.state.ranker, learner.states["m"].ranker)
+
+
+def test_lists_that_vanish_before_they_are_learned_are_noticed(log: Log) -> None:
+    created(log)
+    names = lived(log, spec(), 2)
+    learner = Learner(log)
+    learner.catch_up()
+    with log.transaction() as transaction:
+        transaction.cut([], names[:1])
+    with pytest.raises(NotReady, match="taken out of the log before they were learned"):
+        learner.step()

@@ -15,9 +15,8 @@ from perturank.service.foresight import Foresight
 from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.packing import packed
-from perturank.service.tracking import Completed
 
-MANY = [Completed(i, i, b"x", impression(i), frozenset("b")) for i in range(5)]
+MANY = [lessons.Clicked(i, impression(i), frozenset("b")) for i in range(5)]
 
 
 @pytest.mark.parametrize("ranker", ["p2linrank", "epsilon-greedy-linear"])
@@ -37,7 +36,7 @@ def test_a_batch_fits_once_and_remembers_what_its_lists_say_one_by_one(ranker: s
 def test_a_list_that_would_ruin_the_ranker_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     start = spec("p2linrank").start()
     huge = msgspec.structs.replace(impression(), packed=packed(rows() * np.float32(1e30), None, []))
-    ruinous = Completed(7, 7, b"y", huge, frozenset("b"))
+    ruinous = lessons.Clicked(7, huge, frozenset("b"))
     learned = lessons.after(start, [*MANY[:2], ruinous, *MANY[2:]], seed=1, learned=0, places=PLACES)
     assert lessons.is_sound(learned)
     assert np.abs(learned.score(Query.of(rows()))).max() > 0

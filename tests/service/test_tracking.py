@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import tracemalloc
+
 from service_small import impression
 
-from perturank.service.entries import Closed, Entry, Feedback, Record
+from perturank.service.entries import Closed, Entry, Feedback, Impression, Record
+from perturank.service.sealing import fresh
 from perturank.service.tracking import Completed, Tracker
 
 
 def fed(*entries: tuple[str, Entry]) -> list[list[Completed]]:
-    tracker = Tracker()
+    tracker = Tracker(str.encode)
     return [
         tracker.take(Record(position, 0, "m", name.encode() or None, entry))
         for position, (name, entry) in enumerate(entries, start=1)
@@ -20,7 +23,7 @@ def click(clicks: str, final: bool = False, effect: str = "counted") -> Feedback
 
 def test_final_feedback_completes_an_impression() -> None:
     found = fed(("x", impression()), ("x", click("a")), ("x", click("b", True)))
-    assert found == [[], [], [Completed(3, 1, b"x", impression(), frozenset("ab"))]]
+    assert found == [[], [], [Completed(3, 1, 1, b"x", "learn", None, frozenset("ab"))]]
 
 
 def test_a_closing_window_completes_all_up_to_it_in_order() -> None:
@@ -34,12 +37,12 @@ def test_late_feedback_changes_nothing() -> None:
 
 
 def test_early_feedback_counts_when_its_impression_comes() -> None:
-    found = fed(("x", click("a", False, "early")), ("x", click("", True, "early")), ("x", impression()))
-    assert found[2] == [Completed(3, 1, b"x", impression(), frozenset("a"))]
+    found = fed(("x", click("a", False, "early")), ("x", click("", True, "early")), ("x", impression(source="user")))
+    assert found[2] == [Completed(3, 1, 3, b"x", "learn", b"user", frozenset("a"))]
 
 
 def test_early_feedback_whose_impression_never_comes_is_forgotten() -> None:
-    tracker = Tracker()
+    tracker = Tracker(str.encode)
     tracker.take(Record(1, 0, "m", b"x", click("a", True, "early")))
     assert tracker.oldest == 1
     assert tracker.take(Record(2, 0, "m", None, Closed(1))) == []
@@ -48,3 +51,38 @@ def test_early_feedback_whose_impression_never_comes_is_forgotten() -> None:
 
 def test_feedback_on_an_impression_of_another_generation_is_passed_over() -> None:
     assert fed(("x", click("a", True))) == [[]]
+
+
+def test_a_list_whose_clicks_came_first_keeps_its_place_among_those_that_close() -> None:
+    first: list[tuple[str, Entry]] = [
+        ("x", click("a", False, "early")),
+        ("y", impression(1)),
+        ("x", impression()),
+        ("z", impression(2)),
+    ]
+    found = fed(*first, ("", Closed(2)), ("", Closed(9)))
+    assert [[each.name for each in some] for some in found[-2:]] == [[b"y"], [b"x", b"z"]]
+    assert [each.name for each in fed(*first, ("", Closed(9)))[-1]] == [b"x", b"y", b"z"]
+
+
+def test_a_list_that_waits_takes_little_memory_whatever_it_showed() -> None:
+    def large(position: int) -> Record:
+        entry = Impression(1, 0, "learn", ["a", "b"], -1.0, bytes(10_000), f"user {position}")
+        return Record(position, 0, "m", fresh(position), entry)
+
+    tracker = Tracker(str.encode)
+    tracemalloc.start()
+    for position in range(500):
+        tracker.take(large(position))
+    n_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_bytes < 500 * 400
+
+
+def test_what_a_source_showed_is_waited_for_no_longer() -> None:
+    tracker = Tracker(str.encode)
+    for position, source in enumerate(("alice", "bob", None), start=1):
+        tracker.take(Record(position, 0, "m", fresh(position), impression(source=source)))
+    tracker.forget(b"alice")
+    assert tracker.oldest == 2
+    assert [each.source for each in tracker.take(Record(9, 0, "m", None, Closed(5)))] == [b"bob", None]

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-from service_small import created, shown, spec
+import threading
 
-from perturank.service.entries import Closed
-from perturank.service.log import Log
+import pytest
+from service_small import IDS, created, rows, shown, spec
+
+from perturank.service.entries import Closed, Entry
+from perturank.service.log import Log, Transaction
+from perturank.service.log.effects import close_windows
+from perturank.service.log.sqlite import SqliteTransaction
+from perturank.service.refusals import LogFull
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.windows import GRAIN, Windows
@@ -17,7 +23,7 @@ class Clock:
         return self.now
 
 
-def test_a_window_is_over_its_length_after_the_impression_and_is_said_once() -> None:
+def test_a_window_is_over_its_length_after_the_impression_and_is_said_until_it_is_closed() -> None:
     clock = Clock()
     windows = Windows(clock)
     windows.note("m", 5)
@@ -26,10 +32,13 @@ def test_a_window_is_over_its_length_after_the_impression_and_is_said_once() -> 
     assert windows.due("m", 10) is None
     clock.now += 1 + GRAIN
     assert windows.due("m", 10) == 5
+    assert windows.due("m", 10) == 5  # until it is closed
+    windows.forget("m", 5)
     assert windows.due("m", 10) is None
     assert windows.due("n", 10) is None
     clock.now += 100
     assert windows.due("m", 10) == 8
+    windows.forget("m", 8)
     assert windows.due("m", 10) is None
 
 
@@ -41,7 +50,10 @@ def test_impressions_close_together_are_remembered_as_one() -> None:
         clock.now += 0.01
     assert len(windows._made["m"]) <= 11
     clock.now += 10
-    assert windows.due("m", 10 + GRAIN) is not None
+    first = windows.due("m", 10 + GRAIN)
+    assert first is not None
+    assert first < 999
+    windows.forget("m", first)
     clock.now += 100
     assert windows.due("m", 10) == 999
 
@@ -61,3 +73,76 @@ def test_the_service_closes_windows_in_the_log(log: Log) -> None:
     assert [record.entry for record in log.rare(after=position)] == [Closed(2)]  # nothing is closed twice
     assert service.host.get("m").spec == spec(window=10.0)
     service.close()
+
+
+def test_a_list_whose_writing_fails_starts_no_window(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    service = Service(log, ServeSettings())
+    service.windows = Windows(Clock())
+    held = service.host.get("m")
+
+    def fails(transaction: Transaction) -> None:
+        raise LogFull("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteTransaction, "finish", fails)
+        with pytest.raises(LogFull):
+            service.rank(held, IDS, rows(), None).result()
+    assert service.windows.due("m", -GRAIN) is None
+    service.rank(held, IDS, rows(), None).result()
+    assert service.windows.due("m", -GRAIN) == log.tail() == 2
+    service.close()
+
+
+def test_a_list_for_which_nobody_waits_any_more_has_its_window_too(log: Log) -> None:
+    created(log)
+    service = Service(log, ServeSettings())
+    service.windows = Windows(Clock())
+    held, begun, go_on = service.host.get("m"), threading.Event(), threading.Event()
+
+    def slow(transaction: Transaction) -> None:
+        begun.set()
+        go_on.wait()
+
+    service.committer.submit(slow)
+    begun.wait()
+    assert service.rank(held, IDS, rows(), None).cancel()
+    go_on.set()
+    service.close()
+    assert service.windows.due("m", -GRAIN) == log.tail() == 2
+
+
+def test_windows_that_cannot_be_closed_stop_no_other_and_are_closed_later(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for model in ("a", "b"):
+        created(log, model, window=10.0)
+    service, clock = Service(log, ServeSettings()), Clock()
+    service.windows = Windows(clock)
+    for model in ("a", "b"):
+        service.windows.note(model, shown_at(log, model))
+    clock.now += 100
+
+    def only_b(transaction: Transaction, model: str, position: int) -> int | None:
+        if model == "a":
+            raise LogFull("the disk is full")
+        return close_windows(transaction, model, position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("perturank.service.service.close_windows", only_b)
+        with pytest.raises(LogFull):
+            service.close_windows()
+    assert closings(log) == [("b", Closed(4))]
+    service.close_windows()
+    service.close_windows()
+    assert closings(log) == [("b", Closed(4)), ("a", Closed(3))]
+    service.close()
+
+
+def shown_at(log: Log, model: str) -> int:
+    shown(log, model=model)
+    return log.tail()
+
+
+def closings(log: Log) -> list[tuple[str, Entry]]:
+    return [(record.model, record.entry) for record in log.rare() if isinstance(record.entry, Closed)]

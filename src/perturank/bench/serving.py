@@ -111,8 +111,7 @@ async def _made(url: str, scale: Scale) -> None:
 
 
 async def _n_learned(connection: Connection) -> int:
-    said = json.loads(await connection.answered("GET", f"/v1/models/{MODEL}/versions"))
-    return max((version["learned"] for version in said["versions"]), default=0)
+    return int(json.loads(await connection.answered("GET", f"/v1/models/{MODEL}"))["learned"])
 
 
 async def _largest_lag(url: str, heard: Heard, over: asyncio.Event) -> float:

@@ -90,9 +90,8 @@ class SearchBox:
         return Standing(answer["version"], paths, scores, _uncertain(ranking))
 
     async def learned(self, model: str = LEARNING) -> int:
-        """Return how many lists the newest version has learned from."""
-        versions = (await self.client.versions(model))["versions"]
-        return int(versions[0]["learned"]) if versions else 0
+        """Return how many lists the served version has learned from."""
+        return int((await self.client.model(model))["learned"])
 
 
 def _uncertain(ranking: Sequence[dict[str, Any]]) -> float | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import msgspec
 
 from perturank import storage
 from perturank.core import Ranker
-from perturank.service import snapshots
+from perturank.service import snapshots, versions
 from perturank.service.entries import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
-from perturank.service.log import Transaction
-from perturank.service.refusals import NotKnown, Refused
+from perturank.service.log import Log, Transaction
+from perturank.service.refusals import NotKnown, NotReady, Refused
 from perturank.service.spec import Spec
 
 
@@ -34,27 +36,29 @@ def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = Fa
 
 def delete(transaction: Transaction, model: str, names: list[str]) -> None:
     """Delete a model and the bytes of these names; its impressions stay in the log until that is compacted."""
-    _must_exist(transaction, model)
+    must_exist(transaction, model)
     transaction.append(model, Deleted())
     transaction.tally.forget(model)
     for name in names:
         transaction.remove(name)
 
 
-def pin(transaction: Transaction, model: str, version: int | None, known: set[int]) -> None:
-    """Serve this version whatever is learned; None: the newest again."""
-    _must_exist(transaction, model)
-    if version is not None and version not in known:
-        raise NotKnown(f"model {model!r} has no stored version {version}", "list its versions")
+def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> None:
+    """Serve this version whatever is learned; None: the newest again. One that is stored now stays stored."""
+    _, generation = must_exist(transaction, model)
+    if version is not None:
+        is_stored = bool(log.names(snapshots.version_name(model, version)))
+        if not is_stored or not _is_of(log, model, version, generation):
+            raise NotKnown(f"model {model!r} has no stored version {version}", "list its versions")
     newest = transaction.newest(model, Pinned)
     if newest is None or newest.entry != Pinned(version):
         transaction.append(model, Pinned(version))
 
 
-def roll_back(transaction: Transaction, model: str, version: int, published: set[int]) -> None:
+def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
     """Let learning go on from a version of this generation."""
-    _must_exist(transaction, model)
-    if version not in published:
+    _, generation = must_exist(transaction, model)
+    if not _is_of(log, model, version, generation):
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
     base = transaction.newest(model, Compacted)
     if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version:
@@ -63,20 +67,44 @@ def roll_back(transaction: Transaction, model: str, version: int, published: set
     transaction.append(model, RolledBack(version))
 
 
-def bring(transaction: Transaction, model: str, content: bytes) -> None:
-    """Let learning go on from a ranker that was saved elsewhere; it must be of the model's own kind."""
-    spec, _ = _must_exist(transaction, model)
+def _is_of(log: Log, model: str, version: int, generation: int) -> bool:
+    """Return whether there is such a version of this generation."""
+    published = versions.found(log, model, version)
+    return published is not None and published.snapshot.generation == generation
+
+
+class Brought(NamedTuple):
+    """A ranker that was saved elsewhere, as it will be stored for a model of this spec."""
+
+    spec: Spec
+    blob: str
+    content: bytes
+
+
+def brought(model: str, spec: Spec, content: bytes) -> Brought:
+    """Return a file as it will be stored; it must be of the model's own kind. It takes long: nobody may wait for it."""
     ranker, header = snapshots.ranker_of(content, "the file", spec)
     theirs = header.get("ranker"), header.get("settings"), header.get("n_features")
-    mine = spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
-    if theirs != mine:
+    if theirs != _kind(spec):
         raise Refused("the file holds another kind of ranker", "make a model with its ranker, settings and n_features")
     if header.get("history") is False:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
     _check_shapes(ranker, spec)
-    blob = f"{model}/imported/{snapshots.sum_of(content).hex()}"
-    transaction.store(blob, snapshots.state_bytes(ranker))
-    transaction.append(model, Imported(blob))
+    return Brought(spec, f"{model}/imported/{snapshots.sum_of(content).hex()}", snapshots.state_bytes(ranker))
+
+
+def bring(transaction: Transaction, model: str, ranker: Brought) -> None:
+    """Let learning go on from a ranker that was saved elsewhere."""
+    spec, _ = must_exist(transaction, model)
+    if _kind(spec) != _kind(ranker.spec):
+        raise NotReady(f"model {model!r} was changed while the file was read", "send it again if it still fits")
+    transaction.store(ranker.blob, ranker.content)
+    transaction.append(model, Imported(ranker.blob))
+
+
+def _kind(spec: Spec) -> tuple[str, Any, int]:
+    """Return what a file must share with a model: ranker, settings and number of features."""
+    return spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
 
 
 def _check_shapes(ranker: Ranker, spec: Spec) -> None:
@@ -95,7 +123,8 @@ def erase(transaction: Transaction, model: str, source: bytes) -> int:
     return transaction.append(model, Erased(source))
 
 
-def _must_exist(transaction: Transaction, model: str) -> tuple[Spec, int]:
+def must_exist(transaction: Transaction, model: str) -> tuple[Spec, int]:
+    """Return the model's spec and generation; one that is not there, or not any more, is refused."""
     held = current(transaction, model)
     if held is None:
         raise NotKnown(f"there is no model {model!r}", f"make it: PUT /v1/models/{model}")

@@ -39,7 +39,7 @@ Guard = Callable[[Transaction], None]
 
 def known(log: Log) -> list[str]:
     """Return the names of all models that the log has ever known."""
-    return list(dict.fromkeys(record.model for record in log.rare() if isinstance(record.entry, Changed)))
+    return list(dict.fromkeys(record.model for record in log.rare(kinds=(Changed,))))
 
 
 def compact(log: Log, model: str, retention: Retention) -> Compacted | None:

@@ -11,12 +11,13 @@ import numpy as np
 
 from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
-from perturank.service import snapshots
-from perturank.service.entries import Changed, Compacted, Deleted, Pinned, Record, Snapshot
+from perturank.service import snapshots, versions
+from perturank.service.entries import Changed, Deleted, Pinned, Record, Snapshot
 from perturank.service.listing import Flat, listed, padded_length
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
 from perturank.service.spec import Spec
+from perturank.service.versions import Published
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Hosted:
     ranker: Ranker
     version: int = 0  # what is served; 0: it has learned nothing yet
     pinned: int | None = None
-    published: dict[int, Snapshot] = field(default_factory=dict)  # of this generation
+    published: dict[int, Snapshot] = field(default_factory=dict)  # served, pinned and the newest
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
 
@@ -53,13 +54,25 @@ class Host:
     def refresh(self) -> None:
         """Take in what is new in the log."""
         with self._lock:
-            touched = set()
+            touched = self._begin() if self._position == 0 else set()
             for record in self._log.rare(self._position):
                 self._take(record)
                 self._position = record.position
                 touched.add(record.model)
             for name in touched & self._models.keys():
                 self._models[name] = _with_version(self._log, self._models[name])
+
+    def _begin(self) -> set[str]:
+        """Take in the log as it stands; of the versions, of which there may be millions, only the newest."""
+        end = self._log.tail()
+        for record in self._log.rare(kinds=(Changed, Deleted, Pinned)):
+            if record.position <= end:
+                self._take(record)
+        for name in self._models:
+            for each in reversed(versions.newest(self._log, name, snapshots.KEPT, end)):
+                self._models[name] = _with(self._models[name], each)
+        self._position = end
+        return set(self._models)
 
     def _take(self, record: Record) -> None:
         held = self._models.get(record.model)
@@ -71,11 +84,8 @@ class Host:
                     self._models[record.model] = Hosted(record.model, spec, record.position, spec.start())
             case Deleted():
                 self._models.pop(record.model, None)
-            case Snapshot() as snapshot if held is not None and snapshot.generation == held.generation:
-                held.published[snapshot.version] = snapshot
-                held.published_at[snapshot.version] = record.at
-            case Compacted(version=version) if held is not None:
-                self._models[record.model] = _without(held, version)
+            case Snapshot() as snapshot if held is not None:
+                self._models[record.model] = _with(held, Published(record.position, record.at, snapshot))
             case Pinned(version=version) if held is not None:
                 self._models[record.model] = replace(held, pinned=version)
 
@@ -116,15 +126,26 @@ class Host:
         self.compiled.add((held.name, held.generation, length))
 
 
-def _without(held: Hosted, base: int) -> Hosted:
-    """Return the model without the versions before its base, but for what is served."""
-    kept = [v for v in held.published if v >= base or v in (held.version, held.pinned)]
-    published_at = {version: held.published_at[version] for version in kept}
-    return replace(held, published={version: held.published[version] for version in kept}, published_at=published_at)
+def _with(held: Hosted, new: Published) -> Hosted:
+    """Return the model with one more version of its generation, oldest first; of the others the newest are held."""
+    if new.snapshot.generation != held.generation:
+        return held
+    published = held.published | {new.snapshot.version: new.snapshot}
+    published_at = held.published_at | {new.snapshot.version: new.at}
+    newest = sorted(published)[-snapshots.KEPT :]
+    kept = [version for version in sorted(published) if version in {*newest, held.version, held.pinned}]
+    return replace(
+        held,
+        published={version: published[version] for version in kept},
+        published_at={version: published_at[version] for version in kept},
+    )
 
 
 def _with_version(log: Log, held: Hosted) -> Hosted:
     """Return the model with the version that should be served; a damaged one gives way to the one before it."""
+    if held.pinned is not None and held.pinned not in held.published:
+        found = versions.found(log, held.name, held.pinned)
+        held = held if found is None else _with(held, found)
     newest = sorted(held.published, reverse=True)
     wanted = [held.pinned] if held.pinned in held.published else newest
     fault = None

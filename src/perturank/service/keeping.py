@@ -31,8 +31,7 @@ class Mark:
 
     def behind(self, state: State) -> tuple[int, int]:
         """Return how many milliseconds and impressions the state is ahead."""
-        same = state.generation == self.generation
-        return state.when - self.when, state.learned - self.learned if same else state.learned
+        return state.when - self.when, state.learned_since(self.generation, self.learned)
 
 
 class Keeper:

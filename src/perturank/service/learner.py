@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
-from perturank.service.changing import last_version
+from perturank.service.changing import current, last_version
 from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
 from perturank.service.log import Log, Transaction
@@ -37,8 +37,8 @@ class Learner:
         self.log = log
         self.states = resuming.resumed(log, recalled(log))
         self.position = resuming.position(self.states)
-        self._stored = {model: state.learned for model, state in self.states.items()}
-        self.progress = Progress(self._stored)
+        self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
+        self.progress = Progress(self.states.values())
         with log.transaction() as transaction:
             self.epoch = transaction.remembered(EPOCH) + 1
             transaction.remember(EPOCH, self.epoch)
@@ -76,7 +76,8 @@ class Learner:
             with self.log.transaction() as transaction:
                 self._check_epoch(transaction)
                 for model in idle:
-                    self.progress.passed(transaction, model)
+                    if current(transaction, model) is not None:  # it may be gone by now
+                        self.progress.passed(transaction, model)
 
     @property
     def is_in_step(self) -> bool:
@@ -124,14 +125,14 @@ class Learner:
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
                 return
             version = last_version(transaction, state.model) + 1
+            self._thin_out(transaction, state, version)
             transaction.append(
                 state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
-            self._remove_old(transaction, state.model)
             self.progress.published(transaction, state, n)
         self.catch_up()
-        if state.learned >= self._stored.get(state.model, 0) + STATE_EVERY:
+        if self._n_since_stored(state) >= STATE_EVERY:
             self.store(state)
 
     def store(self, state: State) -> None:
@@ -140,20 +141,27 @@ class Learner:
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
             transaction.store(snapshots.state_name(state.model), content)
-        self._stored[state.model] = state.learned
+        self._stored[state.model] = state.generation, state.learned
 
     def close(self) -> None:
         """Keep every state that has moved."""
         for state in self.states.values():
-            if state.ranker is not None and state.learned > self._stored.get(state.model, 0):
+            if state.ranker is not None and self._n_since_stored(state) > 0:
                 self.store(state)
 
-    def _remove_old(self, transaction: Transaction, model: str) -> None:
-        pinned = transaction.newest(model, Pinned)
-        kept = pinned.entry.version if pinned is not None and isinstance(pinned.entry, Pinned) else None
-        for version in snapshots.versions(self.log, model)[: -snapshots.KEPT]:
-            if version != kept:
-                transaction.remove(snapshots.version_name(model, version))
+    def _n_since_stored(self, state: State) -> int:
+        return state.learned_since(*self._stored.get(state.model, (0, 0)))
+
+    def _thin_out(self, transaction: Transaction, state: State, version: int) -> None:
+        """Remove stored versions before this one comes; those of an earlier generation can never be served again."""
+        last, pinned = transaction.newest(state.model, Snapshot), transaction.newest(state.model, Pinned)
+        stored = snapshots.versions(self.log, state.model)
+        is_first = last is None or not isinstance(last.entry, Snapshot) or last.entry.generation != state.generation
+        kept = set() if is_first else snapshots.kept([*stored, version])
+        if not is_first and pinned is not None and isinstance(pinned.entry, Pinned) and pinned.entry.version:
+            kept.add(pinned.entry.version)
+        for each in set(stored) - kept:
+            transaction.remove(snapshots.version_name(state.model, each))
 
     def _check_epoch(self, transaction: Transaction) -> None:
         if transaction.remembered(EPOCH) != self.epoch:
@@ -171,7 +179,7 @@ def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: dequ
         return []
     counts, skipped = Counter(recent), []
     for completed in due:
-        source = state.sealed(completed.shown)
+        source = completed.source
         if source is not None and counts[source] >= cap:
             skipped.append(completed)
             continue

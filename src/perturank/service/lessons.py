@@ -17,16 +17,25 @@ from jax import lax
 from perturank.core import Array, Interaction, Key, Query, Ranker, identities
 from perturank.errors import BadInput
 from perturank.parts import batches
+from perturank.service.entries import Impression
 from perturank.service.lines import lines
 from perturank.service.packing import unpacked
 from perturank.service.spec import MOST_IN_A_BATCH
-from perturank.service.tracking import Completed
 from perturank.simulation import LEARNING, streams
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
 LEAST_ROOM = 1000  # impressions
 
-Lesson = Callable[[Ranker, Sequence[Completed], int], Ranker]
+
+class Clicked(NamedTuple):
+    """A list as it was shown, and all that was clicked on it; `since` is the position of the first record about it."""
+
+    since: int
+    shown: Impression
+    clicks: frozenset[str]
+
+
+Lesson = Callable[[Ranker, Sequence[Clicked], int], Ranker]
 
 
 class Memo(NamedTuple):
@@ -58,7 +67,7 @@ _MEMOS: dict[Any, Memo] = {}  # found by tracing, which takes a while
 
 
 def after(
-    ranker: Ranker, completed: Sequence[Completed], *, seed: int, learned: int, places: int, own: bool = True
+    ranker: Ranker, clicked: Sequence[Clicked], *, seed: int, learned: int, places: int, own: bool = True
 ) -> Ranker:
     """Return the ranker that has learned from these impressions; `learned` says how many came before.
 
@@ -71,17 +80,17 @@ def after(
         raise BadInput(f"{name} cannot learn from lists that it has not drawn itself", "replay under another ranker")
     key = streams(seed)[LEARNING]
 
-    def learn(ranker: Ranker, chunk: Sequence[Completed], learned: int) -> Ranker:
+    def learn(ranker: Ranker, chunk: Sequence[Clicked], learned: int) -> Ranker:
         lists = _stacked(chunk, memo if own else None, ranker.n_features, places)
         return _loop(ranker, lists, key, np.int32(learned), np.int32(len(chunk)), recalls)
 
-    for start in range(0, len(completed), AT_ONCE):
-        chunk = completed[start : start + AT_ONCE]
+    for start in range(0, len(clicked), AT_ONCE):
+        chunk = clicked[start : start + AT_ONCE]
         ranker = soundly(roomy(ranker, len(chunk), learned + start, places), chunk, learned + start, learn)
     return ranker
 
 
-def soundly(ranker: Ranker, chunk: Sequence[Completed], learned: int, learn: Lesson) -> Ranker:
+def soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesson) -> Ranker:
     """Return the ranker after these impressions, without those that would leave it without numbers.
 
     Features of very different sizes can do that to some fits, and then all that was learned would be lost.
@@ -151,7 +160,7 @@ def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: n
     return eqx.combine(lax.fori_loop(0, n, one, arrays), fixed)
 
 
-def _stacked(chunk: Sequence[Completed], memo: Memo | None, n_features: int, places: int) -> Interaction:
+def _stacked(chunk: Sequence[Clicked], memo: Memo | None, n_features: int, places: int) -> Interaction:
     """Return shown documents [B, k, d], clicks [B, k] and the memo's leaves [B, …], padded to B = AT_ONCE."""
     features = np.zeros((AT_ONCE, places, n_features), np.float32)
     mask = np.zeros((AT_ONCE, places), bool)

@@ -16,11 +16,11 @@ from perturank.service.state import State
 class Progress:
     """Follows what the learner reads, learns and publishes."""
 
-    def __init__(self, learned: dict[str, int]) -> None:
+    def __init__(self, states: Iterable[State]) -> None:
         self._at = 0  # of the last record read
         # of each model, the records that completed something of which the sums have not been told: position, time
         self._untold: dict[str, deque[tuple[int, int]]] = {}
-        self._learned = dict(learned)
+        self._learned = {state.model: (state.generation, state.learned) for state in states}
         self._seconds = 0.0
 
     def read(self, record: Record) -> None:
@@ -38,9 +38,9 @@ class Progress:
 
     def published(self, transaction: Transaction, state: State, n_in_step: int) -> None:
         """Tell of a new version; so many impressions of all models were learned in this step."""
-        model, learned = state.model, state.learned
-        n = max(0, learned - self._learned.get(model, 0))
-        self._learned[model] = learned
+        model = state.model
+        n = state.learned_since(*self._learned.get(model, (0, 0)))
+        self._learned[model] = state.generation, state.learned
         seconds = self._seconds * n / max(n_in_step, 1)
         transaction.tally.add(model, {LEARNED: n, UPDATES: 1, UPDATE_SECONDS: seconds})
         self._reached(transaction, model, state.batched)
@@ -52,8 +52,14 @@ class Progress:
         transaction.tally.reached(model, through, untold[0][1] if untold else self._at)
 
     def idle(self, states: Iterable[State]) -> list[str]:
-        """Return the models of which something was read that had nothing to learn in it."""
-        return [s.model for s in states if self._untold.get(s.model) and not s.queue and not s.unpublished]
+        """Return the models of which something was read that had nothing to learn in it; deleted ones have no sums."""
+        found = []
+        for state in states:
+            if state.spec is None:
+                self._untold.pop(state.model, None)
+            elif self._untold.get(state.model) and not state.queue and not state.unpublished:
+                found.append(state.model)
+        return found
 
     def passed(self, transaction: Transaction, model: str) -> None:
         """Tell that everything read of a model is learned, or was nothing to learn."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
-from perturank.service import resuming, snapshots
-from perturank.service.entries import Snapshot
+from perturank.service import resuming, snapshots, versions
+from perturank.service.entries import Impression, Snapshot
 from perturank.service.log import Log
-from perturank.service.refusals import NotKnown
+from perturank.service.refusals import NotKnown, NotReady
 from perturank.service.spec import Spec
 from perturank.service.state import Recall, State
 
@@ -37,6 +37,13 @@ class Report:
 def recalled(log: Log) -> Recall:
     """Return how a state looks things up in this log."""
 
+    def shown(positions: Sequence[int]) -> list[Impression]:
+        found = {record.position: record.entry for record in log.at(positions)}
+        lists = [entry for entry in map(found.get, positions) if isinstance(entry, Impression)]
+        if len(lists) < len(positions):
+            raise NotReady("impressions were taken out of the log before they were learned", "begin again")
+        return lists
+
     def version(model: str, number: int) -> Ranker:
         return whole(log, model, number)
 
@@ -46,12 +53,15 @@ def recalled(log: Log) -> Recall:
             raise BadInput(f"the imported ranker {name} is missing from the log", "restore the log from a backup")
         return snapshots.ranker_of(content, name)[0]
 
-    return Recall(version, blob, log.secret)
+    return Recall(shown, version, blob, log.secret)
 
 
 def whole(log: Log, model: str, version: int) -> Ranker:
     """Return a version with all that learning needs, from the nearest stored state before it."""
-    at, published = published_at(log, model, version)
+    found = versions.found(log, model, version)
+    if found is None:
+        raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
+    at, published = found.position, found.snapshot
     base = resuming.origin(log, model, recalled(log))
     if base.ranker is not None and base.at > at and _is(base, published):
         return base.ranker
@@ -72,14 +82,6 @@ def followed(log: Log, state: State, at: int) -> State:
     for record in log.read(after=state.at, through=at, model=state.model):
         state.take(record)
     return state
-
-
-def published_at(log: Log, model: str, version: int) -> tuple[int, Snapshot]:
-    """Return the position at which a version was published, and what was said of it."""
-    for record in reversed(log.all_of(model, Snapshot)):
-        if isinstance(record.entry, Snapshot) and record.entry.version == version:
-            return record.position, record.entry
-    raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
 
 
 def rebuilt(
@@ -116,9 +118,9 @@ def rebuilt(
 def _compare_base(log: Log, report: Report) -> None:
     """Compare the base with the version that was published before it, where nothing was learned in between."""
     if report.state.ranker is not None and not report.state.unpublished:
-        for record in log.all_of(report.state.model, Snapshot):
-            if isinstance(record.entry, Snapshot) and record.entry.version == report.state.version:
-                _compare(report, record.entry)
+        before = versions.found(log, report.state.model, report.state.version)
+        if before is not None:
+            _compare(report, before.snapshot)
 
 
 def _compare(report: Report, published: Snapshot) -> None:

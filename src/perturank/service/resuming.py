@@ -127,7 +127,6 @@ def position(states: dict[str, State]) -> int:
 def living(log: Log) -> list[str]:
     """Return the models that were made and not deleted."""
     models: dict[str, bool] = {}
-    for record in log.rare():
-        if isinstance(record.entry, Changed | Deleted):
-            models[record.model] = isinstance(record.entry, Changed)
+    for record in log.rare(kinds=(Changed, Deleted)):
+        models[record.model] = isinstance(record.entry, Changed)
     return [model for model, lives in models.items() if lives]

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import Array, Query, Ranker
+from perturank.service import changing
 from perturank.service.counting import PAIRS_ASKED, UNCERTAIN
 from perturank.service.hosting import Hosted
 from perturank.service.lines import lines
 from perturank.service.listing import padded_length
+from perturank.service.log import Transaction
 from perturank.service.recent import Asked, Recent
 from perturank.service.service import Service
 
@@ -59,4 +61,9 @@ class Sampler:
     def _add(self, model: str, share: float | None) -> None:
         if share is not None:
             amounts = {PAIRS_ASKED: 1.0, UNCERTAIN: share}
-            self._service.committer.submit(lambda transaction: transaction.tally.add(model, amounts))
+
+            def write(transaction: Transaction) -> None:
+                changing.must_exist(transaction, model)
+                transaction.tally.add(model, amounts)
+
+            self._service.committer.submit(write)

@@ -36,6 +36,7 @@ class Shown:
     certain: list[bool]
     propensity: float | None
     version: int
+    position: int  # of the impression in the log
 
 
 class Service:
@@ -61,11 +62,19 @@ class Service:
                 self._tail = self.log.tail()
 
     def close_windows(self) -> None:
-        """Write into the log which windows are over."""
+        """Write into the log which windows are over; what cannot be written for one model stops no other."""
+        failures: list[Exception] = []
         for held in self.host.all():
             position = self.windows.due(held.name, held.spec.window)
             if position is not None:
-                self.committer.submit(_closing(held.name, position)).result()
+                try:
+                    self.committer.submit(_closing(held.name, position)).result()
+                except Exception as failure:
+                    failures.append(failure)  # it is due again at the next look
+                else:
+                    self.windows.forget(held.name, position)
+        if failures:
+            raise failures[0]
 
     def model(self, name: str, n_features: int | None = None) -> Hosted:
         """Return a model; on loopback the first request makes the default one."""
@@ -107,24 +116,29 @@ class Service:
         )
         name = fresh(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
-        shown = Shown(sealed(name, held.name, self.log.secret), entry.ids, certain, propensity, held.version)
-
+        impression = sealed(name, held.name, self.log.secret)
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> Shown:
+            changing.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
             # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
             transaction.tally.add(held.name, counting.shown(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
-            self.windows.note(held.name, transaction.append(held.name, written, name))
-            return shown
+            position = transaction.append(held.name, written, name)
+            return Shown(impression, entry.ids, certain, propensity, held.version, position)
 
-        return self.committer.submit(write)
+        return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""
         name = opened(impression, model, self.log.secret)
-        return self.committer.submit(lambda transaction: give_feedback(transaction, model, name, clicks, final), name)
+
+        def write(transaction: Transaction) -> Status:
+            changing.must_exist(transaction, model)
+            return give_feedback(transaction, model, name, clicks, final)
+
+        return self.committer.submit(write, name)
 
     def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
         """Make or change a model; return whether its learning begins anew."""
@@ -146,18 +160,18 @@ class Service:
 
     def pin(self, model: str, version: int | None) -> None:
         """Serve a version whatever is learned; None: the newest again."""
-        stored = set(snapshots.versions(self.log, model)) & set(self.host.get(model).published)
-        self.committer.submit(lambda transaction: changing.pin(transaction, model, version, stored)).result()
+        self.committer.submit(lambda transaction: changing.pin(self.log, transaction, model, version)).result()
         self.refresh()
 
     def roll_back(self, model: str, version: int) -> None:
         """Let learning go on from an earlier version."""
-        published = set(self.host.get(model).published)
-        self.committer.submit(lambda transaction: changing.roll_back(transaction, model, version, published)).result()
+        self.committer.submit(lambda transaction: changing.roll_back(self.log, transaction, model, version)).result()
 
     def bring(self, model: str, content: bytes) -> None:
         """Let learning go on from a ranker that was saved elsewhere."""
-        self.committer.submit(lambda transaction: changing.bring(transaction, model, content)).result()
+        self.refresh()  # another process may have changed the model a moment ago
+        ranker = changing.brought(model, self.host.get(model).spec, content)
+        self.committer.submit(lambda transaction: changing.bring(transaction, model, ranker)).result()
 
     def erase(self, model: str, source: str) -> int:
         """Let everything of a source be taken out of the log; return the position of the wish."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from perturank.service.log import Log
 from perturank.service.spec import Spec
 
 ONLY_LEARNING = ".history"  # grows with the clicks; ranking never looks at it
-KEPT = 20  # newest versions; older ones are rebuilt from the log when somebody asks
+KEPT = 20  # newest versions, all of which stay stored
+SHARE = 8  # of older ones two neighbours are this share of their age apart, counted in versions
 
 
 def version_name(model: str, version: int) -> str:
@@ -85,6 +87,22 @@ def digest(ranker: Ranker, *, whole: bool = False) -> bytes:
 def sum_of(content: bytes) -> bytes:
     """Return 16 bytes that differ when any of these do."""
     return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def kept(versions: Iterable[int]) -> set[int]:
+    """Return which of these versions stay stored: the newest, and ever fewer the older they are.
+
+    One that goes now would not be kept later either, so that it matters little how often this is asked; n versions
+    leave some 8 log2(n). Numbers and no times: what people go back to are changes, and no clock is needed.
+    """
+    known = set(versions)
+    newest = max(known, default=0)
+    return {version for version in known if newest - version < KEPT or version % _spacing(newest - version) == 0}
+
+
+def _spacing(age: int) -> int:
+    """Return the largest power of two that is at most a share of the age."""
+    return 1 << max(0, (age // SHARE).bit_length() - 1)
 
 
 def versions(log: Log, model: str) -> list[int]:

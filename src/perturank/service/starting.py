@@ -32,6 +32,7 @@ SECONDS_TO_DRAIN = 10
 SECONDS_TO_A_SWITCH = 2e-4  # between threads: the one that writes waits for its turn after every statement
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_START_AGAIN = 1.0
+MOST_SECONDS_TO_START_AGAIN = 30.0  # where no process can be started at all
 COMMAND = "from perturank.cli import main; main()"
 
 
@@ -135,15 +136,23 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
 
 
 def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
-    """Start a learner, and another one when it dies."""
+    """Start a learner, and another one when it dies, or when none could be started."""
     command = [sys.executable, "-c", COMMAND, "learn", "--with-parent"]
     command += [] if settings.keep is None else ["--keep", settings.keep]
     command += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
     environment = os.environ | {
         "PERTURANK_LOG": settings.log
     }  # others may read a command line, and the address a password
+    pause = SECONDS_TO_START_AGAIN
     while not stopping.is_set():
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        try:
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        except OSError as error:  # too many files or processes, too little memory: it may pass
+            lines.error("the learner cannot be started (%s); it is tried again in %g seconds", error, pause)
+            stopping.wait(pause)
+            pause = min(2 * pause, MOST_SECONDS_TO_START_AGAIN)
+            continue
+        pause = SECONDS_TO_START_AGAIN
         while child.poll() is None and not stopping.wait(SECONDS_BETWEEN_LOOKS):
             pass
         if stopping.is_set():

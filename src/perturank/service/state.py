@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,11 +26,14 @@ from perturank.service.sealing import source_seal
 from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.tracking import Completed, Tracker
 
+READ_AT_ONCE = 16 * lessons.AT_ONCE  # impressions in memory while they are learned
+
 
 @dataclass
 class Recall:
     """Where a state finds what its records only point to."""
 
+    shown: Callable[[Sequence[int]], list[Impression]]  # the lists at these positions
     version: Callable[[str, int], Ranker]  # the whole ranker of an earlier version
     blob: Callable[[str], Ranker]
     secret: bytes  # of the seals on sources
@@ -55,8 +58,12 @@ class State:
     erased: int = 0  # the last wish to erase a source
     based: int = 0  # what the newest base knows
     sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
-    tracker: Tracker = field(default_factory=Tracker)
+    tracker: Tracker = field(init=False)
     queue: deque[Completed] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        """Wait for nothing yet."""
+        self.tracker = Tracker(self._seal)
 
     def take(self, record: Record) -> None:
         """Go on by one record of this model."""
@@ -97,17 +104,12 @@ class State:
 
     def _forget(self, source: bytes) -> None:
         """Drop what waits of a source; what was learned from it stays."""
-
-        def goes(shown: Impression) -> bool:
-            return self.sealed(shown) == source
-
-        self.tracker.forget(goes)
-        self.queue = deque(each for each in self.queue if not goes(each.shown))
+        self.tracker.forget(source)
+        self.queue = deque(each for each in self.queue if each.source != source)
         self.sources = deque((None if each == source else each for each in self.sources), CAP_AMONG)
 
-    def sealed(self, shown: Impression) -> bytes | None:
-        """Return what stands for the source of an impression; None: nobody in particular."""
-        return None if shown.source is None else source_seal(shown.source, self.recall.secret)
+    def _seal(self, source: str) -> bytes:
+        return source_seal(source, self.recall.secret)
 
     def _change(self, position: int, change: Changed) -> None:
         if change.generation == self.generation and self.spec is not None:
@@ -119,7 +121,7 @@ class State:
         self.spec = spec and self._instead_of(spec)
         self.ranker = self.spec.start() if self.spec is not None else None
         self.generation, self.learned, self.unpublished = position, 0, False
-        self.tracker, self.queue = Tracker(), deque()
+        self.tracker, self.queue = Tracker(self._seal), deque()
         self.sources.clear()
 
     def _instead_of(self, spec: Spec) -> Spec:
@@ -141,21 +143,32 @@ class State:
         self.batched = batch.through
         if self.spec is None or self.ranker is None or not chosen:
             return
-        self.ranker = lessons.after(
-            self.ranker,
-            chosen,
-            seed=self.spec.seed,
-            learned=self.learned,
-            places=self.spec.places,
-            own=self.instead is None,
-        )
-        self.learned += len(chosen)
-        self.sources.extend(self.sealed(each.shown) for each in chosen)
+        for start in range(0, len(chosen), READ_AT_ONCE):
+            some = chosen[start : start + READ_AT_ONCE]
+            self.ranker = lessons.after(
+                self.ranker,
+                self._clicked(some),
+                seed=self.spec.seed,
+                learned=self.learned,
+                places=self.spec.places,
+                own=self.instead is None,
+            )
+            self.learned += len(some)
+        self.sources.extend(each.source for each in chosen)
         self.unpublished = True
+
+    def _clicked(self, chosen: Sequence[Completed]) -> list[lessons.Clicked]:
+        """Return what was shown, read from the log, with the clicks."""
+        shown = self.recall.shown([each.position for each in chosen])
+        return [lessons.Clicked(each.since, entry, each.clicks) for each, entry in zip(chosen, shown, strict=True)]
+
+    def learned_since(self, generation: int, learned: int) -> int:
+        """Return how many impressions were learned since this generation had learned so many."""
+        return self.learned - learned if generation == self.generation else self.learned
 
     def _fits(self, completed: Completed) -> bool:
         """Return whether it can be learned from: a list that the ranker has not drawn has no memo."""
-        if completed.shown.mode == "learn" or self.instead is not None:
+        if completed.mode == "learn" or self.instead is not None:
             return True
         assert self.spec is not None
         assert self.ranker is not None

@@ -41,7 +41,7 @@ def faults(log: Log) -> Iterator[str]:
 
 def _compacted(log: Log) -> int:
     """Return the position of the last record before which others may be missing."""
-    return max((record.position for record in log.rare() if isinstance(record.entry, Compacted)), default=0)
+    return max((record.position for record in log.rare(kinds=(Compacted,))), default=0)
 
 
 def _of_record(log: Log, record: Record, seen: Seen) -> Iterator[str]:

@@ -114,6 +114,32 @@ def test_versions_are_listed_pinned_and_served(http: TestClient, service: Servic
     assert http.put("/v1/models/m/pin", json={"version": 99}).status_code == 404
 
 
+def test_versions_are_listed_a_page_at_a_time(http: TestClient, service: Service, made: Any) -> None:
+    learned(http, service, 4)
+
+    def listed(query: str) -> list[int]:
+        return [each["version"] for each in http.get(f"/v1/models/m/versions{query}").json()["versions"]]
+
+    assert listed("?limit=2") == [4, 3]
+    assert listed("?limit=2&before=3") == [2, 1]
+    assert listed("?before=1") == []
+    for bad in ("limit=0", "limit=1001", "limit=-1", "limit=", "limit=1.5", "before=0", "before=x", "before=%D9%A1"):
+        assert http.get(f"/v1/models/m/versions?{bad}").status_code == 422
+
+
+def test_what_the_list_says_is_stored_can_be_pinned_and_nothing_else(
+    http: TestClient, service: Service, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "KEPT", 1)
+    monkeypatch.setattr(snapshots, "SHARE", 1)
+    learned(http, service, 5)
+    listed = http.get("/v1/models/m/versions").json()["versions"]
+    assert [each["version"] for each in listed if each["stored"]] == [5, 4, 2]
+    for each in listed:
+        answer = http.put("/v1/models/m/pin", json={"version": each["version"]})
+        assert answer.status_code == (200 if each["stored"] else 404)
+
+
 def test_a_roll_back_serves_the_old_bits_under_a_new_number(http: TestClient, service: Service, made: Any) -> None:
     learner = learned(http, service, 2)
     assert http.post("/v1/models/m/rollback", json={"version": 1}).status_code == 202
@@ -175,6 +201,35 @@ def test_a_file_without_history_ranks_alike_and_is_not_brought_back(http: TestCl
     answer = http.put("/v1/models/m/file", content=light)
     assert (answer.status_code, "without its history" in answer.json()["title"]) == (422, True)
     assert http.get("/v1/models/m/file?history=maybe").status_code == 422
+
+
+def test_a_file_is_read_while_others_write(
+    http: TestClient, service: Service, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, read = http.get("/v1/models/m/file").content, snapshots.ranker_of
+
+    def slowly(*arguments: Any) -> Any:
+        assert service.committer.submit(lambda transaction: "written").result(5) == "written"
+        return read(*arguments)
+
+    monkeypatch.setattr(snapshots, "ranker_of", slowly)
+    assert http.put("/v1/models/m/file", content=content).status_code == 202
+
+
+def test_a_model_that_becomes_another_while_its_file_is_read_does_not_take_it(
+    http: TestClient, service: Service, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, read = http.get("/v1/models/m/file").content, snapshots.ranker_of
+
+    def meanwhile(*arguments: Any) -> Any:
+        service.put("m", Spec(n_features=5, ranker="random", places=4))
+        return read(*arguments)
+
+    monkeypatch.setattr(snapshots, "ranker_of", meanwhile)
+    tail = service.log.tail()
+    assert http.put("/v1/models/m/file", content=content).status_code == 503
+    assert service.log.tail() == tail + 1  # the change alone
+    assert service.log.names("m/imported/") == []
 
 
 def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Service, made: Any) -> None:

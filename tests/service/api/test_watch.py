@@ -6,21 +6,28 @@ import json
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from service_small import N_FEATURES, PLACES, rows
+from service_small import N_FEATURES, PLACES, created, learned, rows, spec
+from service_small import lived as shown_and_clicked
 from starlette.testclient import TestClient
 
-from perturank.service import costing
-from perturank.service.entries import Feedback, Impression
+from perturank.service import changing, costing
+from perturank.service.counting import LEARNED
+from perturank.service.entries import Changed, Feedback, Impression
+from perturank.service.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.sums import TOTAL
+from perturank.service.log.effects import close_windows
+from perturank.service.log.sums import MINUTE, TOTAL
 from perturank.service.metering import Meter
 from perturank.service.pulse import Pulse
 from perturank.service.recent import Recent
+from perturank.service.refusals import NotKnown
 from perturank.service.sampling import Sampler
 from perturank.service.service import Service
+from perturank.service.state import State
 from perturank.service.watching import Watch
 
 MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
@@ -97,6 +104,55 @@ def test_a_deleted_model_leaves_nothing_to_look_at(lived: TestClient) -> None:
     lived.put("/v1/models/m", json=MODEL).raise_for_status()
     assert lived.get("/v1/models/m/recent").json()["queries"] == []
     assert lived.get("/v1/models/m/history").json()["buckets"] == []
+
+
+def test_a_deleted_model_does_not_come_back_in_the_sums(lived: TestClient, service: Service) -> None:
+    held, learner, recent = service.host.get("m"), Learner(service.log), Recent()
+    shown = service.rank(held, ["a", "b"], rows(2), None).result()
+    service.feedback("m", shown.impression, ["a"], True).result()
+    with service.log.transaction() as transaction:
+        changing.delete(transaction, "m", [])  # by another process: this one does not know it yet
+    for refused in (
+        service.rank(held, ["a", "b"], rows(2), None),
+        service.feedback("m", shown.impression, ["b"], True),
+    ):
+        with pytest.raises(NotKnown):
+            refused.result()
+    recent.note("m", None, ["a", "b"], rows(2), None)
+    Sampler(service, recent).look()
+    service.committer.submit(lambda transaction: None).result()
+    learner.step()
+    assert service.log.sums((TOTAL, MINUTE)) == []
+
+
+def test_a_model_that_is_deleted_while_the_learner_looks_has_no_sums(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    learner = Learner(log)
+    with log.transaction() as transaction:
+        close_windows(transaction, "m", 1)
+    idle = learner.progress.idle
+
+    def late(states: Iterable[State]) -> list[str]:
+        found = idle(states)
+        with log.transaction() as transaction:
+            changing.delete(transaction, "m", [])
+        return found
+
+    monkeypatch.setattr(learner.progress, "idle", late)
+    learner.step()
+    assert log.sums((TOTAL, MINUTE)) == []
+
+
+def test_a_model_that_begins_anew_is_counted_from_its_first_list(log: Log) -> None:
+    created(log)
+    learner = learned(log, spec(), 2)
+    changed = spec(settings={"learning_rate": 0.5})
+    with log.transaction() as transaction:
+        position = transaction.append("m", Changed(0, changed))
+    shown_and_clicked(log, changed, 2, 30, generation=position)
+    assert learner.step() == 2
+    (total,) = (row.body.amounts for row in log.sums((TOTAL,)))
+    assert total[LEARNED] == 8
 
 
 def test_the_newest_query_is_asked_for_its_uncertain_pairs(lived: TestClient, service: Service) -> None:

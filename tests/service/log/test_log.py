@@ -7,7 +7,7 @@ import time
 import pytest
 from service_small import created, impression, shown, spec
 
-from perturank.service.entries import Changed, Closed, Feedback, Pinned
+from perturank.service.entries import Changed, Closed, Entry, Feedback, Pinned
 from perturank.service.log import Log
 
 
@@ -29,6 +29,14 @@ def test_long_logs_are_read_page_by_page(log: Log) -> None:
     assert [record.position for record in log.read()] == list(range(1, 1202))
 
 
+def test_records_are_found_by_their_positions(either: Log) -> None:
+    names = [shown(either, impression(seed)) for seed in range(5)]
+    found = {record.position: record.impression for record in either.at([4, 2, 99])}
+    assert found == {2: names[1], 4: names[3]}
+    assert either.at([]) == []
+    assert len(either.at(range(1, 2000))) == 5
+
+
 def test_rare_entries_are_found_among_many_impressions(log: Log) -> None:
     created(log)
     for seed in range(5):
@@ -42,6 +50,20 @@ def test_rare_entries_are_found_among_many_impressions(log: Log) -> None:
         assert transaction.newest("m", Closed) is None
     assert [record.position for record in log.rare()] == [1, 7, 8]
     assert [record.position for record in log.rare(after=7)] == [8]
+
+
+def test_only_the_kinds_that_are_asked_for_are_read(either: Log) -> None:
+    entries: list[Entry] = [Closed(1), Pinned(1), Closed(2), Changed(0, spec()), Pinned(2)]
+    with either.transaction() as transaction:
+        for entry in entries:
+            transaction.append("m", entry)
+            transaction.append("n", entry)
+    assert [record.position for record in either.rare(kinds=(Changed, Pinned))] == [3, 4, 7, 8, 9, 10]
+    assert [record.position for record in either.rare(8, kinds=(Pinned,))] == [9, 10]
+    assert [record.position for record in either.newest("m", Pinned, 5)] == [9, 3]
+    assert [record.position for record in either.newest("m", Closed, 1)] == [5]
+    assert [record.position for record in either.newest("n", Closed, 5, 5)] == [2]
+    assert either.newest("n", Closed, 5, 1) == []
 
 
 def test_a_transaction_that_fails_leaves_nothing(log: Log) -> None:

@@ -27,7 +27,7 @@ class Models(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A version: how many impressions it has learned, when (milliseconds since 1970), and whether it is stored."""
+    """A version: impressions learned, when it came (milliseconds since 1970); one that is stored can be pinned."""
 
     version: int
     learned: int
@@ -37,7 +37,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """A model's versions, newest first."""
+    """A model's versions, newest first: as many as were asked for, or all that are left."""
 
     served: int
     pinned: int | None

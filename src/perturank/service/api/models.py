@@ -9,7 +9,7 @@ import anyio.to_thread
 import msgspec
 from starlette.responses import Response
 
-from perturank.service import snapshots
+from perturank.service import snapshots, versions
 from perturank.service.api.asking import Asking
 from perturank.service.api.finding import hosted
 from perturank.service.api.forms import answered, asked
@@ -22,6 +22,7 @@ from perturank.service.spec import Spec
 
 run = anyio.to_thread.run_sync
 FILE = "application/vnd.safetensors"
+LISTED = 100  # versions, unless told otherwise
 
 
 class Models:
@@ -51,18 +52,21 @@ class Models:
         return Response(status_code=204)
 
     async def versions(self, asking: Asking) -> Response:
-        """Answer with the model's versions, newest first."""
+        """Answer with the model's versions, newest first: at most `limit`, and only those `before` a number."""
         held = await hosted(self._service, asking.path_params["model"])
+        limit, before = _number(asking, "limit", versions.LISTED), _number(asking, "before", versions.NUMBERS)
+        n = limit or LISTED
+        found = await run(versions.listed, self._service.log, held.name, held.generation, n, before)
         stored = set(await run(snapshots.versions, self._service.log, held.name))
         about = [
             {
-                "version": version,
-                "learned": published.learned,
-                "at": held.published_at[version],
-                "digest": published.digest.hex(),
-                "stored": version in stored,
+                "version": each.snapshot.version,
+                "learned": each.snapshot.learned,
+                "at": each.at,
+                "digest": each.snapshot.digest.hex(),
+                "stored": each.snapshot.version in stored,
             }
-            for version, published in sorted(held.published.items(), reverse=True)
+            for each in found
         ]
         return answered(asking, {"served": held.version, "pinned": held.pinned, "versions": about})
 
@@ -104,6 +108,16 @@ class Models:
         position = await run(self._service.erase, held.name, asked(asking, Erase).source)
         self._recent.forget(held.name)  # nobody remembers whose queries they were
         return answered(asking, {"status": "accepted", "position": position}, 202)
+
+
+def _number(asking: Asking, name: str, within: range) -> int | None:
+    """Return a number behind the question mark; None: it is not there."""
+    text = asking.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) in within):
+        raise Refused(f"{name} is {text[:40]!r}", f"say a number from {within[0]} to {within[-1]}")
+    return int(text)
 
 
 def described(held: Hosted) -> dict[str, Any]:

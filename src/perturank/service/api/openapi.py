@@ -55,7 +55,7 @@ def _operation(route: Route) -> dict[str, Any]:
         },
     }
     parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "query", "schema": {"enum": list(choices)}} for name, choices in route.query
+        {"name": name, "in": "query", "schema": _choice(choices)} for name, choices in route.query
     ]
     if "{model}" in route.path:
         pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
@@ -68,6 +68,12 @@ def _operation(route: Route) -> dict[str, Any]:
         found["security"] = [{}, {"key": []}]
         found["description"] = f"Needs the scope {route.scope}, where the service asks for keys."
     return found
+
+
+def _choice(choices: tuple[str, ...] | range) -> dict[str, Any]:
+    if isinstance(choices, range):
+        return {"type": "integer", "minimum": choices[0], "maximum": choices[-1]}
+    return {"enum": list(choices)}
 
 
 def _answer(says: str, route: Route) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from perturank.service import versions
 from perturank.service.api import answers
 from perturank.service.api import requests as of
 from perturank.service.keys import Scope
@@ -26,7 +27,7 @@ class Route:
     status: int = 200
     refuses: tuple[int, ...] = ()
     also: tuple[tuple[int, str], ...] = ()  # other statuses of the same answer, and what they say
-    query: tuple[tuple[str, tuple[str, ...]], ...] = ()  # behind the question mark: names, and what each may be
+    query: tuple[tuple[str, tuple[str, ...] | range], ...] = ()  # behind the question mark: names, and what each may be
     binary: Any = None  # the request as MessagePack, where that has another shape
 
 
@@ -117,6 +118,7 @@ ROUTES = (
         answers.Versions,
         200,
         (404, 422),
+        query=(("limit", versions.LISTED), ("before", versions.NUMBERS)),
     ),
     Route(
         "PUT",

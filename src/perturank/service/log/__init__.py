@@ -61,11 +61,17 @@ class Log(Protocol):
     def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
         """Yield the records behind a position, in order."""
 
-    def rare(self, after: int = 0) -> list[Record]:
-        """Return all records behind a position but impressions and feedback."""
+    def at(self, positions: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, as far as they are there."""
+
+    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
+        """Return all records behind a position but impressions and feedback; `kinds`: of these alone."""
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
         """Return a model's records of one kind behind a position; not of impressions and feedback."""
+
+    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
+        """Return a model's last n records of one kind up to a position, newest first; not of the frequent kinds."""
 
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""

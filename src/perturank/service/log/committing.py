@@ -24,11 +24,12 @@ Action = Callable[[Transaction], T]
 
 
 class Waiting(NamedTuple):
-    """An action that has not run yet, and the impression about which it will ask."""
+    """An action that has not run yet, the impression about which it will ask, and what follows when it is durable."""
 
     action: Action[Any]
     future: Future[Any]
     impression: bytes | None
+    then: Callable[[Any], None] | None
 
 
 class Committer:
@@ -46,12 +47,17 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
-    def submit(self, action: Action[T], impression: bytes | None = None) -> Future[T]:
-        """Return the future result of the action; one that asks about an impression says so beforehand."""
+    def submit(
+        self, action: Action[T], impression: bytes | None = None, then: Callable[[T], None] | None = None
+    ) -> Future[T]:
+        """Return the future result of the action; one that asks about an impression says so beforehand.
+
+        `then` is told the result when it is durable, also where nobody waits for the future any more.
+        """
         if self._closed.is_set():
             raise NotReady("the service is stopping", "send it again in a moment")
         future: Future[T] = Future()
-        self._waiting.put(Waiting(action, future, impression))
+        self._waiting.put(Waiting(action, future, impression, then))
         return future
 
     def close(self) -> None:
@@ -85,7 +91,7 @@ class Committer:
         return group, False
 
     def _commit(self, group: list[Waiting]) -> None:
-        results: list[tuple[Future[Any], Any]] = []
+        results: list[tuple[Waiting, Any]] = []
         refused: list[tuple[Future[Any], BadInput]] = []
         try:
             with self._log.transaction() as transaction:
@@ -94,15 +100,17 @@ class Committer:
                     transaction.foresee(asked)
                 for each in group:
                     try:
-                        results.append((each.future, each.action(transaction)))
+                        results.append((each, each.action(transaction)))
                     except BadInput as refusal:
                         refused.append((each.future, refusal))
         except BaseException as failure:
             for each in group:
                 _settle(each.future, error=failure)
             return
-        for future, result in results:
-            _settle(future, result)
+        for each, result in results:
+            if each.then is not None:
+                each.then(result)
+            _settle(each.future, result)
         for future, reason in refused:
             _settle(future, error=reason)
 

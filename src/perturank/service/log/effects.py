@@ -5,6 +5,7 @@
 | open                       | says something new                  | recorded | clicks are added; final: learned |
 | any                        | says nothing new                    | known    | none                            |
 | open                       | clicks what was not shown           | 422      | none                            |
+| of an earlier generation   | says something new                  | recorded | kept and counted, not learned   |
 | final                      | clicks something new                | 409      | none: the last word was said    |
 | closed by its window       | clicks something new                | late     | kept in the log, not learned    |
 | compacted, or erased       | anything                            | late     | none                            |

@@ -19,7 +19,7 @@ from psycopg import errors
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
-from perturank.service.log.rows import COLUMNS, PAGE, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
@@ -138,9 +138,15 @@ class PostgresLog:
 
         return paged(fetch, after, end)
 
-    def rare(self, after: int = 0) -> list[Record]:
+    def at(self, positions: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, as far as they are there."""
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE position = ANY(%s)"
+        return [record(row) for row in self._all(query, (list(positions),))]
+
+    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
-        query = f"SELECT {COLUMNS} FROM perturank_log WHERE position > %s AND kind NOT IN {FREQUENT} ORDER BY position"
+        where = f"position > %s AND kind NOT IN {FREQUENT}{among(kinds)}"
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE {where} ORDER BY position"
         return [record(row) for row in self._all(query, (after,))]
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
@@ -148,6 +154,13 @@ class PostgresLog:
         where = f"kind NOT IN {FREQUENT} AND model = %s AND kind = %s AND position > %s"
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE {where} ORDER BY position"
         return [record(row) for row in self._all(query, (model, KINDS[kind], after))]
+
+    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
+        """Return a model's last n records of one kind up to a position, newest first."""
+        where = f"kind NOT IN {FREQUENT} AND model = %s AND kind = %s AND position <= %s"
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE {where} ORDER BY position DESC LIMIT %s"
+        end = self.tail() if through is None else through
+        return [record(row) for row in self._all(query, (model, KINDS[kind], end, n))]
 
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""

@@ -17,6 +17,11 @@ def record(row: Sequence[Any]) -> Record:
     return Record(row[0], row[1], row[2], row[3], decoded(row[4]))
 
 
+def among(kinds: Sequence[type] | None) -> str:
+    """Return the part of a condition that lets only these kinds through; None: all."""
+    return "" if kinds is None else f" AND kind IN ({', '.join(str(KINDS[kind]) for kind in kinds)})"
+
+
 def paged(fetch: Callable[[int], list[Any]], after: int, end: int) -> Iterator[Record]:
     """Yield the records behind a position; `fetch(after)` gives the next rows, so that writers are not held up."""
     while after < end:

@@ -15,7 +15,7 @@ from typing import IO, Any
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
-from perturank.service.log.rows import COLUMNS, PAGE, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
@@ -24,6 +24,7 @@ FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
 ROWS_AT_ONCE = 100  # to a statement: SQLite counts its variables
+LAST = "\U0010ffff"  # no name goes on with it
 PAGES_AT_ONCE = 2000  # given back while others wait
 
 SCHEMA = f"""
@@ -115,10 +116,19 @@ class SqliteLog:
 
         return paged(fetch, after, end)
 
-    def rare(self, after: int = 0) -> list[Record]:
+    def at(self, positions: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, as far as they are there."""
+        found: list[Record] = []
+        for start in range(0, len(positions), PAGE):
+            some = positions[start : start + PAGE]
+            query = f"SELECT {COLUMNS} FROM log WHERE position IN ({', '.join('?' * len(some))})"
+            found += [record(row) for row in self._connection().execute(query, some)]
+        return found
+
+    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         # Without the hint SQLite walks through all impressions.
-        where = f"position > ? AND kind NOT IN {FREQUENT}"
+        where = f"position > ? AND kind NOT IN {FREQUENT}{among(kinds)}"
         query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
         return [record(row) for row in self._connection().execute(query, (after,))]
 
@@ -128,6 +138,13 @@ class SqliteLog:
         rows = self._connection().execute(f"{query} ORDER BY position", (model, KINDS[kind], after))
         return [record(row) for row in rows]
 
+    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
+        """Return a model's last n records of one kind up to a position, newest first."""
+        query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ? AND position <= ?"
+        end = self.tail() if through is None else through
+        rows = self._connection().execute(f"{query} ORDER BY position DESC LIMIT ?", (model, KINDS[kind], end, n))
+        return [record(row) for row in rows]
+
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""
         row = self._connection().execute("SELECT content FROM blobs WHERE name = ?", (name,)).fetchone()
@@ -135,8 +152,8 @@ class SqliteLog:
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
-        query = "SELECT name FROM blobs WHERE substr(name, 1, ?) = ? ORDER BY name"
-        return [row[0] for row in self._connection().execute(query, (len(prefix), prefix))]
+        query = "SELECT name FROM blobs WHERE name >= ? AND name < ? ORDER BY name"  # which the index finds
+        return [row[0] for row in self._connection().execute(query, (prefix, prefix + LAST))]
 
     def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
         """Return the running sums over these spans."""
