@@ -86,7 +86,8 @@ def brought(model: str, spec: Spec, content: bytes) -> Brought:
     ranker, header = snapshots.ranker_of(content, "the file", spec)
     theirs = header.get("ranker"), header.get("settings"), header.get("n_features")
     if theirs != _kind(spec):
-        raise Refused("the file holds another kind of ranker", "make a model with its ranker, settings and n_features")
+        remedy = f"make a model with its ranker, settings and n_features: {_differences(theirs, _kind(spec))}"
+        raise Refused("the file holds another kind of ranker", remedy)
     if header.get("history") is False:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
     _check_shapes(ranker, spec)
@@ -105,6 +106,13 @@ def bring(transaction: Transaction, model: str, ranker: Brought) -> None:
 def _kind(spec: Spec) -> tuple[str, Any, int]:
     """Return what a file must share with a model: ranker, settings and number of features."""
     return spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
+
+
+def _differences(file: tuple[Any, Any, Any], model: tuple[Any, Any, Any]) -> str:
+    """Return what a file and a model do not share, in words."""
+    theirs, mine = ({"ranker": kind, "n_features": n, **settings} for kind, settings, n in (file, model))
+    names = [name for name in mine if theirs.get(name) != mine.get(name)]
+    return ", ".join(f"{name} is {theirs.get(name)} in the file and {mine.get(name)} here" for name in names)
 
 
 def _check_shapes(ranker: Ranker, spec: Spec) -> None:

@@ -164,7 +164,9 @@ def test_a_model_is_taken_out_and_brought_back_as_a_file(
     service.refresh()
     assert small.same_bits(service.host.get("n").ranker, ranker)
     http.put("/v1/models/o", json=SPEC | {"ranker": "random"})
-    assert http.put("/v1/models/o/file", content=path.read_bytes()).status_code == 422
+    refused = http.put("/v1/models/o/file", content=path.read_bytes())
+    assert refused.status_code == 422
+    assert "ranker is pdgd-linear in the file and random here" in refused.json()["detail"]
     assert http.put("/v1/models/n/file", content=b"garbage").status_code == 422
 
 
