@@ -18,6 +18,8 @@ from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
 from perturank.service.spec import Spec
 
+Program = tuple[str, int, bool, int]
+
 
 @dataclass(frozen=True)
 class Hosted:
@@ -48,7 +50,7 @@ class Host:
         self._position = 0
         self._lock = threading.Lock()
         self._most = most_documents
-        self.compiled: set[tuple[str, int, int]] = set()
+        self._compiled: set[Program] = set()
 
     def refresh(self) -> None:
         """Take in what is new in the log."""
@@ -108,12 +110,21 @@ class Host:
 
     def is_compiled(self, held: Hosted, length: int) -> bool:
         """Return whether a list of this padded length is answered at once."""
-        return (held.name, held.generation, length) in self.compiled
+        return program(held, length) in self._compiled
+
+    def note_compiled(self, held: Hosted, length: int) -> None:
+        """Note that a list of this padded length has been drawn."""
+        self._compiled.add(program(held, length))
 
     def compile(self, held: Hosted, length: int) -> None:
         """Rank nothing in particular, so that the next list of this length does not wait."""
         listed(held.flat, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)
-        self.compiled.add((held.name, held.generation, length))
+        self.note_compiled(held, length)
+
+
+def program(held: Hosted, length: int) -> Program:
+    """Return what decides which program draws a model's lists of this padded length: limits are compiled into it."""
+    return held.name, held.generation, held.spec.is_limited, length
 
 
 def _without(held: Hosted, base: int) -> Hosted:

@@ -184,6 +184,8 @@ class Connection(HttpToolsProtocol):
         for cycle in self._under_way:
             cycle.disconnected = not cycle.response_complete
             cycle.message_event.set()
+            if isinstance(cycle, Whole) and cycle.more_body:
+                cycle.let_go()  # nobody else will: it is answered only when all of it has come
 
     def _refuse(self, status: int, title: str, detail: str) -> None:
         name = secrets.token_hex(8)

@@ -28,16 +28,24 @@ class Health:
         try:
             yield
         except Exception as error:  # whatever it is, it is said here and tried again
-            if what not in self._failing:
-                lines.exception("%s", what)
-            self._failing[what] = f"{what}: {error}"
+            self.fails(what, error)
         else:
-            if self._failing.pop(what, None) is not None:
-                lines.info("no longer: %s", what)
+            self.works(what)
+
+    def fails(self, what: str, error: Exception) -> None:
+        """Note a failure; the log is told of the first alone."""
+        if what not in self._failing:
+            lines.error("%s", what, exc_info=error)
+        self._failing[what] = f"{what}: {error}"
+
+    def works(self, what: str) -> None:
+        """Note that this does not fail, or no longer."""
+        if self._failing.pop(what, None) is not None:
+            lines.info("no longer: %s", what)
 
     @property
     def failing(self) -> list[str]:
-        """What fails now."""
+        """What fails now, for those who may know why."""
         return list(self._failing.values())
 
     async def alive(self, asking: Asking) -> Response:

@@ -132,7 +132,7 @@ class Lists:
         if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
         future = await anyio.to_thread.run_sync(draw)
-        self._service.host.compiled.add((held.name, held.generation, length))
+        self._service.host.note_compiled(held, length)
         return await asyncio.wrap_future(future)
 
     async def _given(self, model: str, said: Feedback) -> Given:
