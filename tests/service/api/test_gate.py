@@ -52,6 +52,26 @@ def test_keys_open_what_their_scope_says(keyed: tuple[TestClient, dict[str, dict
         assert http.get("/metrics", headers=keys.get(name, {})).status_code == status
 
 
+def test_queries_of_others_are_explained_to_administrators_alone(
+    keyed: tuple[TestClient, dict[str, dict[str, str]]],
+) -> None:
+    http, keys = keyed
+    http.put("/v1/models/m", json=SPEC, headers=keys["admin"]).raise_for_status()
+    documents = {"documents": [{"id": "a", "features": [1, 2]}]}
+    shown = http.post("/v1/models/m/rank", json=documents, headers=keys["one"]).json()
+    path = "/v1/models/m/explain"
+    for name, status in (("one", 403), ("serve", 403), ("admin", 200)):
+        for answer in (
+            http.post(path, json={"recent": 1}, headers=keys[name]),
+            http.get(path, params={"recent": 1}, headers=keys[name]),
+        ):
+            assert answer.status_code == status, answer.text
+            assert answer.json().get("type", "urn:perturank:forbidden") == "urn:perturank:forbidden"
+        assert http.post(path, json=documents, headers=keys[name]).status_code == 200
+        assert http.get(path, params={"impression": shown["impression"]}, headers=keys[name]).status_code == 200
+    assert http.get(path, params={"impression": shown["impression"]}).status_code == 401
+
+
 def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict[str, dict[str, str]]]) -> None:
     http, keys = keyed
     answers = [http.get("/v1/models/x", headers=keys["serve"]) for _ in range(200)]

@@ -89,7 +89,10 @@ def test_recent_queries_are_listed_and_explained_as_they_were_ranked(lived: Test
     assert sum(sum(each["places"]) for each in by_number["draws"]["documents"]) == 50 * PLACES
     assert len(by_number["graph"]) == 6
     assert 0 <= by_number["certain_pairs"] <= 1
+    got = lived.get("/v1/models/m/explain", params={"recent": queries[1]["number"]}).json()
+    assert got == by_number | {"draws": None}
     assert lived.post("/v1/models/m/explain", json={"recent": 10**6}).status_code == 404
+    assert lived.get("/v1/models/m/explain", params={"recent": 10**6}).status_code == 404
     assert lived.post("/v1/models/m/explain", json={}).status_code == 422
 
 

@@ -71,7 +71,8 @@ class Gate:
             if not self._keyring.asks:
                 check_local(asking.headers)
             if scope is not None:
-                self._keyring.admit(asking.headers.get("authorization"), scope, model, asking.address)
+                key = self._keyring.admit(asking.headers.get("authorization"), scope, model, asking.address)
+                asking.is_admin = key is None or key.allows("admin", model)
             if read is not None:
                 asking.body = await read(asking)
             elif len(asking.body) > self._body_bytes:

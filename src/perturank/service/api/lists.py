@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -28,13 +29,16 @@ from perturank.service.api.requests import (
     RawRank,
 )
 from perturank.service.api.unread import Numbers, numbers
-from perturank.service.explaining import drawn, explained
+from perturank.service.entries import Impression, Record
+from perturank.service.explaining import drawn, explained, explored
 from perturank.service.hosting import Hosted
 from perturank.service.listing import listed, padded_length
 from perturank.service.metering import Meter
+from perturank.service.packing import unpacked
+from perturank.service.propensity import probability
 from perturank.service.reading import check_width, of_bytes, of_documents, of_numbers
 from perturank.service.recent import Recent
-from perturank.service.refusals import Refused, TooLarge
+from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.service import Service, Shown
 
 Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
@@ -76,23 +80,55 @@ class Lists:
 
     async def explain(self, asking: Asking) -> Response:
         """Say why each document stands where the best estimate has it."""
-        asks = asked(asking, Explain)
+        return await self._explained(asking, asked(asking, Explain))
+
+    async def explain_shown(self, asking: Asking) -> Response:
+        """Say why each document of a logged list stood where it did, or explain one of the last queries."""
+        impression, recent = (asking.query_params.get(name) for name in ("impression", "recent"))
+        if recent is not None and impression is None:
+            if not re.fullmatch(r"[0-9]{1,15}", recent):
+                raise Refused(f"recent is {recent[:40]!r}", "say the number of a query")
+            return await self._explained(asking, Explain(recent=int(recent)))
+        if impression is None or recent is not None:
+            raise Refused("it is not said what to explain", "ask with ?impression=ID, or with ?recent=NUMBER")
+        held = await hosted(self._service, asking.path_params["model"])
+        record = await asyncio.wrap_future(self._service.shown(held.name, impression))
+        found = await anyio.to_thread.run_sync(self._explained_record, held, record)
+        about = {"model": held.name, "version": held.version, **found, "draws": None}
+        return answered(asking, about | {"shown": _about(record, impression)})
+
+    async def _explained(self, asking: Asking, asks: Explain) -> Response:
         held = await hosted(self._service, asking.path_params["model"])
         if asks.recent is None:
             features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
             ids = [each.id for each in asks.documents]
         else:
+            if not asking.is_admin:  # as for the list of them: they are queries of others
+                raise Forbidden("recent is given", "use a key with the scope 'admin' for this model")
             one = self._recent.get(held.name, asks.recent)
             ids, features, prior = one.ids, one.features, one.prior
             check_width(features, held.spec)
 
         def explain() -> dict[str, Any]:
-            found = explained(held.ranker, ids, features, prior, held.spec.places)
+            found = explained(held.ranker, ids, features, prior, held.spec.exploration, held.spec.places)
             draw = partial(listed, held.flat, held.spec, features, prior, held.spec.places)
             return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
 
         found = await anyio.to_thread.run_sync(explain)
         return answered(asking, {"model": held.name, "version": held.version} | found)
+
+    def _explained_record(self, held: Hosted, record: Record) -> dict[str, Any]:
+        shown = record.entry
+        assert isinstance(shown, Impression)
+        if shown.generation != held.generation:
+            raise NotKnown("the list was shown before the model began anew", "its features may mean other things now")
+        features, prior, _ = unpacked(shown.packed, None)
+        order = range(len(shown.ids))
+        found = explained(held.ranker, shown.ids, features, prior, held.spec.exploration, order=order)
+        always = self._service.always_explores(held.name, held.generation)
+        for about, chance in zip(found["ranking"], explored(shown, always=always), strict=True):
+            about["explored"] = chance
+        return found
 
     async def _parsed(self, model: str, given: Rank | RawRank | Numbers) -> Parsed:
         held = await hosted(self._service, model, _n_features(given))
@@ -155,6 +191,19 @@ def _n_features(asks: Rank | RawRank | Numbers) -> int | None:
         return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
     first = asks.documents[0].features if asks.documents else None
     return len(first) if isinstance(first, list) and first else None
+
+
+def _about(record: Record, impression: str) -> dict[str, Any]:
+    """Return what the log says of a list beside its documents."""
+    shown = record.entry
+    assert isinstance(shown, Impression)
+    return {
+        "impression": impression,
+        "at": record.at,
+        "version": shown.version,
+        "mode": shown.mode,
+        "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
+    }
 
 
 def _outcome(result: Given | BaseException) -> dict[str, str | int]:

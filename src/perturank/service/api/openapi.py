@@ -54,9 +54,7 @@ def _operation(route: Route) -> dict[str, Any]:
             for status in sorted({*answers, *problems})
         },
     }
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "query", "schema": {"enum": list(choices)}} for name, choices in route.query
-    ]
+    parameters: list[dict[str, Any]] = [{"name": name, "in": "query", "schema": schema} for name, schema in route.query]
     if "{model}" in route.path:
         pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
         parameters.append({"name": "model", "in": "path", "required": True, "schema": pattern})
@@ -66,7 +64,8 @@ def _operation(route: Route) -> dict[str, Any]:
         found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
     if route.scope is not None:
         found["security"] = [{}, {"key": []}]
-        found["description"] = f"Needs the scope {route.scope}, where the service asks for keys."
+        needs = f"Needs the scope {route.scope}, where the service asks for keys."
+        found["description"] = f"{needs} {route.note}".strip()
     return found
 
 
