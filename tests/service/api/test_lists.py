@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+import json
 import math
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -9,11 +12,17 @@ import msgspec
 import numpy as np
 import pytest
 from service_small import rows
+from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from perturank.service.api.answers import Explained
+from perturank.service.api.asking import Asking
+from perturank.service.api.lists import Lists
+from perturank.service.api.unread import Numbers, numbers
 from perturank.service.entries import Impression
 from perturank.service.learner import Learner
+from perturank.service.metering import Meter
+from perturank.service.recent import Recent
 from perturank.service.replaying import rebuilt
 from perturank.service.sealing import fresh, sealed
 from perturank.service.service import Service
@@ -111,6 +120,45 @@ def test_batches(http: TestClient) -> None:
     answers = http.post("/v1/models/m/feedback/batch", json={"requests": said}).json()["answers"]
     assert [each["status"] for each in answers] == ["recorded"] * 3 + ["known", 404]
     assert http.post("/v1/models/m/feedback/batch", json={"requests": said * 2}).status_code == 413
+
+
+def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> None:
+    recent = Recent()
+    lists = Lists(service, Meter(), recent)
+    held = service.host.get("m")
+    for length in service.host.lengths(held.spec):
+        service.host.compile(held, length)
+    body = msgspec.json.encode({"requests": [{"documents": documents()}] * 5})
+    asking = Asking("POST", "", "", {"model": "m"}, {}, "", service.stopping, body=body)
+
+    async def looked() -> list[int]:
+        answer, seen = asyncio.ensure_future(lists.rank_batch(asking)), [0]
+        while not answer.done():
+            await asyncio.sleep(0)
+            seen.append(len(recent.of("m")))
+        assert len(json.loads(bytes(answer.result().body))["answers"]) == 5
+        return seen
+
+    assert {0, 1, 2, 3, 4, 5} == set(asyncio.run(looked()))
+
+
+def test_large_bodies_are_read_beside_the_event_loop(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, read = Lists(service, Meter(), Recent()), list[bool]()
+
+    def reads(body: bytes) -> Numbers | None:
+        read.append(threading.current_thread() is threading.main_thread())
+        return numbers(body)
+
+    monkeypatch.setattr("perturank.service.api.lists.numbers", reads)
+    for padding in (0, 300_000):
+        body = msgspec.json.encode({"documents": documents()}) + b" " * padding
+        asking = Asking("POST", "", "", {"model": "m"}, {}, "", service.stopping, body=body)
+        assert asyncio.run(_answer(lists, asking)).status_code == 200
+    assert read == [True, False]
+
+
+async def _answer(lists: Lists, asking: Asking) -> Response:
+    return await lists.rank(asking)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from perturank.service.api.asking import Asking
 from perturank.service.api.finding import hosted
-from perturank.service.api.forms import answered, asked, is_binary
+from perturank.service.api.forms import answered, aside, asked, is_binary
 from perturank.service.api.requests import (
     Explain,
     Feedback,
@@ -52,19 +52,20 @@ class Lists:
 
     async def rank(self, asking: Asking) -> Response:
         """Answer with a list to show."""
-        asks: Rank | RawRank | Numbers
-        if is_binary(asking):
-            asks = asked(asking, RawRank)
-        else:
-            asks = numbers(asking.body) or asked(asking, Rank)
-        return answered(asking, await self._ranked(await self._parsed(asking.path_params["model"], asks)))
+        asks = await aside(asking, partial(_asked_rank, asking))
+        held = await hosted(self._service, asking.path_params["model"], _n_features(asks))
+        return answered(asking, await self._ranked(await aside(asking, partial(self._parsed, held, asks))))
 
     async def rank_batch(self, asking: Asking) -> Response:
         """Answer with several lists."""
-        batch = self._within(asked(asking, RankBatch).requests)
-        parsed = [await self._parsed(asking.path_params["model"], asks) for asks in batch]  # all, before one is drawn
-        answers = await asyncio.gather(*[self._ranked(each) for each in parsed])
-        return answered(asking, Rankings(list(answers)))
+        batch: list[Rank] = self._within((await aside(asking, partial(asked, asking, RankBatch))).requests)
+        held = await hosted(self._service, asking.path_params["model"], _n_features(batch[0]) if batch else None)
+        parsed = await aside(asking, lambda: [self._parsed(held, asks) for asks in batch])  # all, before one is drawn
+        drawing = []
+        for each in parsed:
+            drawing.append(asyncio.ensure_future(self._ranked(each)))
+            await asyncio.sleep(0)  # others are answered between two lists
+        return answered(asking, Rankings(await asyncio.gather(*drawing)))
 
     async def feedback(self, asking: Asking) -> Response:
         """Record clicks; answered when they are durable."""
@@ -73,14 +74,14 @@ class Lists:
 
     async def feedback_batch(self, asking: Asking) -> Response:
         """Record clicks on several lists; what is refused does not stop the rest."""
-        batch = self._within(asked(asking, FeedbackBatch).requests)
+        batch = self._within((await aside(asking, partial(asked, asking, FeedbackBatch))).requests)
         model = asking.path_params["model"]
         results = await asyncio.gather(*[self._given(model, said) for said in batch], return_exceptions=True)
         return answered(asking, GivenBatch([_outcome(result) for result in results]))
 
     async def explain(self, asking: Asking) -> Response:
         """Say why each document stands where the best estimate has it."""
-        return await self._explained(asking, asked(asking, Explain))
+        return await self._explained(asking, await aside(asking, partial(asked, asking, Explain)))
 
     async def explain_shown(self, asking: Asking) -> Response:
         """Say why each document of a logged list stood where it did, or explain one of the last queries."""
@@ -130,8 +131,7 @@ class Lists:
             about["explored"] = chance
         return found
 
-    async def _parsed(self, model: str, given: Rank | RawRank | Numbers) -> Parsed:
-        held = await hosted(self._service, model, _n_features(given))
+    def _parsed(self, held: Hosted, given: Rank | RawRank | Numbers) -> Parsed:
         most = self._service.settings.documents
         asks: Rank | RawRank
         if isinstance(given, Numbers):
@@ -181,6 +181,12 @@ class Lists:
         if len(batch) > self._service.settings.batch:
             raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.batch}")
         return batch
+
+
+def _asked_rank(asking: Asking) -> Rank | RawRank | Numbers:
+    if is_binary(asking):
+        return asked(asking, RawRank)
+    return numbers(asking.body) or asked(asking, Rank)
 
 
 def _n_features(asks: Rank | RawRank | Numbers) -> int | None:
