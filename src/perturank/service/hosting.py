@@ -13,6 +13,7 @@ from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import snapshots
 from perturank.service.entries import Changed, Compacted, Deleted, Pinned, Record, Snapshot
+from perturank.service.lines import lines
 from perturank.service.listing import Flat, listed, padded_length
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
@@ -61,7 +62,10 @@ class Host:
                 self._position = record.position
                 touched.add(record.model)
             for name in touched & self._models.keys():
-                self._models[name] = _with_version(self._log, self._models[name])
+                before = self._models[name]
+                self._models[name] = after = _with_version(self._log, before)
+                if after.fault is not None and after.fault != before.fault:
+                    lines.error("%s", after.fault)
 
     def _take(self, record: Record) -> None:
         held = self._models.get(record.model)

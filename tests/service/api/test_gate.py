@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,6 +156,35 @@ def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) 
     with health.noting("it cannot be done"):
         pass
     assert health.failing == []
+
+
+def test_anybody_is_told_what_fails_and_not_why(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise OSError("could not connect to db.internal as me")
+
+    monkeypatch.setattr(service, "refresh", away)
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        end = time.monotonic() + 20
+        while http.get("/readyz").json()["status"] != "failing" and time.monotonic() < end:
+            time.sleep(0.02)
+        assert http.get("/readyz").json()["faults"] == ["the log cannot be read"]
+        says = [alarm["says"] for alarm in http.get("/v1/overview").json()["alarms"] if alarm["name"] == "failing"]
+        assert says == ["The log cannot be read: could not connect to db.internal as me."]
+
+
+def test_a_body_that_nobody_wants_is_not_read(keyed: tuple[TestClient, dict[str, dict[str, str]]]) -> None:
+    http, keys = keyed
+    body = b"x" * 9_000_000
+    for method, path, status in [
+        ("GET", "/healthz", 200),
+        ("POST", "/nowhere", 404),
+        ("POST", "/healthz", 405),
+        ("GET", "/openapi.json", 200),
+        ("POST", "/v1/models/m/rank", 401),
+    ]:
+        assert http.request(method, path, content=body).status_code == status
+        assert http.request(method, path, headers={"content-length": str(10**12)}).status_code == status
+    assert http.request("POST", "/v1/models/m/rank", content=body, headers=keys["serve"]).status_code == 413
 
 
 def test_health_readiness_and_metrics(http: TestClient) -> None:

@@ -14,6 +14,8 @@ from perturank.service.lines import lines
 from perturank.service.metering import Meter
 from perturank.service.watching import Watch
 
+DAMAGED = "a stored version is damaged or gone, and another one serves"
+
 
 class Health:
     """Alive, ready, measured."""
@@ -55,9 +57,10 @@ class Health:
     async def ready(self, asking: Asking) -> Response:
         """Answer 200 when every length of list is compiled and the log can be read; say what is wrong."""
         todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
-        faults = [held.fault for held in self._service.host.all() if held.fault is not None]
+        damaged = any(held.fault is not None for held in self._service.host.all())
         status = "failing" if self._failing else "compiling" if todo else "ready"
-        about = {"status": status, "to_compile": todo, "faults": [*self.failing, *faults]}
+        # Anybody may ask: what is wrong, but neither of which model nor why. The log lines and the alarms say that.
+        about = {"status": status, "to_compile": todo, "faults": [*self._failing, *([DAMAGED] if damaged else [])]}
         return answered(asking, about, 200 if status == "ready" else 503)
 
     async def metrics(self, asking: Asking) -> Response:

@@ -14,7 +14,7 @@ from perturank.__about__ import __version__
 from perturank.service.api.requests import Problem
 from perturank.service.api.routes import ROUTES, Events, Route
 
-ALWAYS = (403, 408, 413)  # a page from elsewhere; a body that does not come; one that is too large
+ALWAYS = (403, 408)  # a page from elsewhere; a request that does not come
 BEHIND_KEYS = (401, 422, 429, 503)
 BINARY = "application/msgpack"
 FILE = "application/vnd.safetensors"
