@@ -26,6 +26,14 @@ def test_only_a_hash_is_kept_in_a_file_that_nobody_else_reads(file: Path) -> Non
         add_key(file, "me", ("serve",), None)
 
 
+def test_a_key_is_added_to_a_file_whose_last_line_has_no_end(file: Path) -> None:
+    add_key(file, "first", ("serve",), None)
+    file.write_text(file.read_text().rstrip("\n"))
+    secret = add_key(file, "second", ("serve",), None)
+    assert [key.name for key in keys.read_keys(file)] == ["first", "second"]
+    assert Keyring(file, rate=1000).admit(f"Bearer {secret}", "serve", "m") is not None
+
+
 def test_a_key_may_do_what_its_scope_and_models_say(file: Path) -> None:
     one, all_of_it = add_key(file, "one", ("serve",), ("m",)), add_key(file, "all", ("admin",), None)
     ring = Keyring(file, rate=1000)

@@ -68,8 +68,9 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str,
         raise BadInput(f"{path} has a key {name!r}", "choose another name")
     secret = MARK + secrets.token_urlsafe(32)
     line = json.dumps(msgspec.to_builtins(Key(name, hashed(secret), scopes, models)))
+    before = path.read_text() if path.exists() else ""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
-        file.write(line + "\n")
+        file.write(("\n" if before and not before.endswith("\n") else "") + line + "\n")
     return secret
 
 

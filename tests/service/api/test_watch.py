@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
@@ -65,6 +66,29 @@ def test_history_says_the_same_by_the_minute(lived: TestClient) -> None:
     assert lived.get("/v1/models/m/history", params={"span": "hours"}).json()["buckets"] == []
     assert lived.get("/v1/models/m/history", params={"span": "years"}).status_code == 422
     assert lived.get("/v1/models/none/history").status_code == 404
+
+
+def test_history_reads_and_packs_beside_the_event_loop(
+    lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, packed = list[str | None](), list[str]()
+    sums, compress = service.log.sums, gzip.compress
+
+    def read(spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[Any]:
+        asked.append(model)
+        return sums(spans, since, model)
+
+    def pack(content: bytes, level: int) -> bytes:
+        packed.append(threading.current_thread().name)
+        return compress(content, level)
+
+    monkeypatch.setattr(service.log, "sums", read)
+    monkeypatch.setattr(gzip, "compress", pack)
+    answer = lived.get("/v1/models/m/history", headers={"accept-encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(answer.json()["buckets"]) >= 1
+    assert asked == ["m"]
+    assert all("worker" in name.lower() for name in packed)
 
 
 def test_prometheus_is_told_of_clicks_lag_shares_and_alarms(lived: TestClient) -> None:

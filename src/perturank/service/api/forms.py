@@ -16,6 +16,7 @@ from perturank.service.refusals import Refused
 
 T = TypeVar("T")
 BINARY = "application/msgpack"
+FILE = "application/vnd.safetensors"
 LARGE = 262_144  # bytes: to read more takes longer than others should wait
 _decoders: dict[tuple[Any, bool], Any] = {}
 

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from perturank.__about__ import __version__
+from perturank.service.api.forms import BINARY, FILE
+from perturank.service.api.gate import MODEL
+from perturank.service.api.problems import PROBLEM
 from perturank.service.api.requests import Problem
 from perturank.service.api.routes import ROUTES, Events, Route
 
 ALWAYS = (403, 408)  # a page from elsewhere; a request that does not come
 BEHIND_KEYS = (401, 422, 429, 503)
-BINARY = "application/msgpack"
-FILE = "application/vnd.safetensors"
 STYLE = "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
 STYLES = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
 PAGE_POLICY = f"default-src 'none'; style-src {STYLES}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -56,7 +57,7 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     parameters: list[dict[str, Any]] = [{"name": name, "in": "query", "schema": schema} for name, schema in route.query]
     if "{model}" in route.path:
-        pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
+        pattern = {"type": "string", "pattern": f"^{MODEL.pattern}$"}
         parameters.append({"name": "model", "in": "path", "required": True, "schema": pattern})
     if parameters:
         found["parameters"] = parameters
@@ -98,7 +99,7 @@ def _problem(status: int) -> dict[str, Any]:
     return {
         "description": "refused" if status < 500 else "not now",
         "headers": REQUEST_ID,
-        "content": {"application/problem+json": {"schema": _schema(Problem)}},
+        "content": {PROBLEM: {"schema": _schema(Problem)}},
     }
 
 
