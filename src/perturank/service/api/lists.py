@@ -101,7 +101,8 @@ class Lists:
     async def _explained(self, asking: Asking, asks: Explain) -> Response:
         held = await hosted(self._service, asking.path_params["model"])
         if asks.recent is None:
-            features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
+            most = self._service.settings.documents
+            features, prior = await aside(asking, partial(of_documents, asks.documents, held.spec, most))
             ids = [each.id for each in asks.documents]
         else:
             if not asking.is_admin:  # as for the list of them: they are queries of others
