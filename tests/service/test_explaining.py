@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
+import pytest
+from service_small import PLACES, impression, rows, spec
 
-from perturank.service.explaining import drawn, graph
-from perturank.service.listing import Listed
+from perturank.service import costing
+from perturank.service.explaining import drawn, explained, explored, free_sets, graph
+from perturank.service.listing import Flat, Listed, listed
+from perturank.service.spec import Exploration
 
 
 def certain(pairs: list[tuple[int, int]], n: int) -> np.ndarray:
@@ -41,3 +49,79 @@ def test_draws_are_counted_by_document_and_place() -> None:
             {"id": "b", "places": [0, 1]},
         ],
     }
+
+
+LIMITS = [
+    Exploration(),
+    Exploration(protected=1),
+    Exploration(protected=2, displacement=2),
+    Exploration(protected=1, displacement=1, share=0.5),
+    Exploration(share=0.0),
+]
+RANKERS: list[tuple[str, dict[str, Any]]] = [
+    ("p2linrank", {}),
+    ("p2linrank", {"sort": "blocks"}),
+    ("pairrank", {"alpha": 0.6}),
+    ("pairrank", {"alpha": 0.3, "sort": "blocks"}),
+]
+
+
+def knowing(name: str, settings: dict[str, Any]) -> Any:
+    """Return a ranker that is certain of some orders of the six documents below, and not of others."""
+    ranker: Any = spec(name, settings=settings).start()
+    theta = jax.random.normal(jax.random.key(11), ranker.theta.shape)
+    return eqx.tree_at(lambda each: each.theta, ranker, theta)
+
+
+SIX, IDS = rows(6, 5), list("abcdef")
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize(("name", "settings"), RANKERS, ids=str)
+def test_who_is_free_is_who_is_drawn(name: str, settings: dict[str, Any], limits: Exploration) -> None:
+    model = spec(name, settings=settings, exploration=limits, chance="seeded")
+    ranker = knowing(name, settings)
+    found = explained(ranker, IDS, SIX, None, limits, PLACES)["ranking"]
+    seen, flat = defaultdict[int, set[str]](set), Flat.of(ranker, PLACES)
+    for n in range(300):
+        shown = listed(flat, model, SIX, None, PLACES, draw=n)
+        for place, row in enumerate(shown.order):  # as far as it agrees with the best estimate
+            assert shown.free[place] == len(found[place]["free"])
+            seen[place].add(IDS[row])
+            if IDS[row] != found[place]["id"]:
+                break
+    for place, about in enumerate(found):
+        assert seen[place] <= set(about["free"])
+        assert seen[place] == set(about["free"]) or place > 1
+        assert about["certain"] == (len(about["free"]) == 1)
+
+
+@pytest.mark.parametrize(("name", "settings"), RANKERS, ids=str)
+def test_without_limits_those_rankers_leave_some_places_to_chance(name: str, settings: dict[str, Any]) -> None:
+    found = explained(knowing(name, settings), IDS, SIX, None, Exploration(), PLACES)["ranking"]
+    assert {each["certain"] for each in found} == {True, False}
+
+
+def test_who_is_free_among_a_thousand_documents_is_found_at_once() -> None:
+    chance = np.random.default_rng(0)
+    scores = chance.normal(size=(1000, 2))
+    precedes = np.all(scores[:, None] > scores[None], axis=2)
+    best = np.argsort(-scores.mean(axis=1), kind="stable")
+    for place, free in enumerate(free_sets(precedes, best, best[:100], Exploration())):
+        left = best[place:]
+        assert free == left[~precedes[np.ix_(left, left)].any(axis=0)].tolist()
+
+
+def test_the_log_says_of_a_list_where_it_was_left_to_chance() -> None:
+    half = float(np.log(0.5))
+    cases = [
+        ([0.0, half, 0.0, half], [0, 1, 2, 3], [0, 1, 2, 3], 1.0, [False, True, False, True]),
+        ([0.0, half, half, 0.0], [0, 2, 1, 3], [0, 1, 2, 3], 1.0, [False, True, None, None]),
+        ([0.0, half, 0.0, half], [0, 1, 2, 3], [0, 1, 2, 3], 0.5, [None, True, None, True]),
+    ]
+    for log_p, order, best, share, expected in cases:
+        entry = impression(agreed=costing.agreed(log_p, order, best, share))
+        assert explored(entry, always=share == 1) == expected
+    assert explored(impression(agreed=None), always=True) == [None] * 4
+    assert explored(impression(mode="exploit"), always=True) == [False] * 4
+    assert explored(impression(log_propensity=0.0), always=False) == [False] * 4

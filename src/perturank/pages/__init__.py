@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -74,7 +75,9 @@ def assets() -> Route:
 
     async def found(request: Request) -> Response:
         file = built().get(request.path_params["name"])
-        return Response("there is no such file", 404, SAFELY) if file is None else _answer(request, file)
+        if file is None:
+            raise HTTPException(404, "there is no such file", SAFELY)
+        return _answer(request, file)
 
     return Route("/static/{name:path}", found)
 

@@ -2,45 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import Query, Ranker
+from perturank.parts import certainty
+from perturank.service.entries import Impression
 from perturank.service.listing import Listed
+from perturank.service.spec import Exploration
 
 MOST_IN_GRAPH = 60  # documents, the best first: more would not be looked at
 
 
 def explained(
-    ranker: Ranker, ids: list[str], features: np.ndarray, prior: np.ndarray | None, top: int
+    ranker: Ranker,
+    ids: list[str],
+    features: np.ndarray,
+    prior: np.ndarray | None,
+    limits: Exploration,
+    top: int | None = None,
+    *,
+    order: Sequence[int] | np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """Return, for the best estimate's list, each document's scores, what certainly precedes it, and who was free.
+    """Return of each document in this order its scores, what certainly precedes it, and who was free at its place.
 
-    Rankers without certain orders have scores alone; others have the graph of their certain orders too.
+    Order None: the best estimate's. Rankers without certain orders have scores alone; others have the graph of their
+    certain orders too.
     """
     query = Query.of(features, prior=prior)
     n = len(ids)
     score = np.asarray(ranker.score(query))[:n]
     scores = np.asarray(ranker.scores(query))[:n] if hasattr(ranker, "scores") else score[:, None]
+    best = np.argsort(-score, kind="stable")
+    order = (best if order is None else np.asarray(order))[:top]
+    places: list[dict[str, Any]] = [
+        {"id": ids[row], "score": float(score[row]), "scores": scores[row].tolist()} for row in order
+    ]
     certain = _certain(ranker, query, scores, n)
-    order = np.argsort(-score, kind="stable")
-    places = []
-    for place, row in enumerate(order[:top]):
-        about: dict[str, Any] = {"id": ids[row], "score": float(score[row]), "scores": scores[row].tolist()}
-        if certain is not None:
-            left = order[place:]
-            free = [int(each) for each in left if not certain[np.ix_(left, [each])].any()]
-            about["certainly_after"] = [ids[each] for each in np.flatnonzero(certain[:, row])]
-            about["free"] = [ids[each] for each in free]
-            about["certain"] = free == [int(row)]
-        places.append(about)
-    found: dict[str, Any] = {"ranking": places, "graph": None, "certain_pairs": None}
-    if certain is not None:
-        found["graph"] = graph([ids[row] for row in order], certain[np.ix_(order, order)])
-        found["certain_pairs"] = 2 * float(certain.sum()) / (n * (n - 1)) if n > 1 else None
-    return found
+    if certain is None:
+        return {"ranking": places, "graph": None, "certain_pairs": None}
+    precedes = _between_blocks(certain, best) if _shuffles_blocks(ranker) else certain
+    for about, row, free in zip(places, order, free_sets(precedes, best, order, limits), strict=True):
+        about["certainly_after"] = [ids[each] for each in np.flatnonzero(certain[:, row])]
+        about["free"] = [ids[each] for each in free]
+        about["certain"] = free == [row]
+    return {
+        "ranking": places,
+        "graph": graph([ids[row] for row in best], certain[np.ix_(best, best)]),
+        "certain_pairs": 2 * float(certain.sum()) / (n * (n - 1)) if n > 1 else None,
+    }
+
+
+def free_sets(
+    precedes: np.ndarray, best: np.ndarray, order: Sequence[int] | np.ndarray, limits: Exploration
+) -> Iterator[list[int]]:
+    """Yield who may stand at each place of an order when those above it are placed, the best first.
+
+    It is what `parts.ordering` draws from under `core.Limits`: precedes [n, n] says who must be placed before whom,
+    best [n] is the order of the best estimate.
+    """
+    standing = np.argsort(best)
+    left, waiting = np.ones(len(best), bool), precedes.sum(axis=0)
+    for place, row in enumerate(order):
+        free = left & (waiting == 0)
+        yield best[_within(free, left, standing, place, limits)[best]].tolist()
+        left[row] = False
+        waiting -= precedes[row]
+
+
+def _within(free: np.ndarray, left: np.ndarray, standing: np.ndarray, place: int, limits: Exploration) -> np.ndarray:
+    """Return which of the free documents [n] the limits allow here: see `core.Limits.within`."""
+    is_fixed = place < limits.protected or limits.share == 0
+    if not is_fixed and limits.displacement is None:
+        return free
+    near = free & (standing - standing[left].min() <= (0 if is_fixed else limits.displacement))
+    return near if near.any() else free & (standing == standing[free].min())
+
+
+def _shuffles_blocks(ranker: Any) -> bool:
+    return getattr(getattr(ranker, "settings", None), "sort", None) == "blocks"
+
+
+def _between_blocks(certain: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Return B[i, j]: i is in an earlier block than j: see `parts.ordering.blocks`; [n, n]."""
+    sure = np.asarray(certainty.closure(jnp.asarray(certain)))[np.ix_(best, best)]
+    # A block ends where nobody in it or above is without a certain order to somebody below.
+    reach = np.maximum.accumulate(len(best) - 1 - np.argmax(~sure[:, ::-1], axis=1))
+    ends = reach == np.arange(len(best))
+    block = (np.cumsum(ends) - ends)[np.argsort(best)]
+    return np.asarray(block[:, None] < block[None, :])
+
+
+def explored(shown: Impression, *, always: bool) -> list[bool | None]:
+    """Return of each place of a logged list whether another document could have stood there; None: nobody knows.
+
+    The log holds the probability of agreeing with the best estimate up to each place, as far as the list did.
+    `always`: every list of the model explores, so that a place that leaves it as it was had one candidate.
+    """
+    n = len(shown.ids)
+    if shown.mode != "learn" or shown.log_propensity == 0:
+        return [False] * n
+    if shown.agreed is None:
+        return [None] * n
+    steps = np.diff(np.frombuffer(shown.agreed, "<f4"), prepend=np.float32(0))
+    found: list[bool | None] = [True if step < 0 else False if always else None for step in steps]
+    return [*found, True, *[None] * n][:n]  # where it first disagrees, the best estimate had another
 
 
 def _certain(ranker: Ranker, query: Query, scores: np.ndarray, n: int) -> np.ndarray | None:

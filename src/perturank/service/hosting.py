@@ -13,11 +13,14 @@ from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import snapshots, versions
 from perturank.service.entries import Changed, Deleted, Pinned, Record, Snapshot
+from perturank.service.lines import lines
 from perturank.service.listing import Flat, listed, padded_length
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
 from perturank.service.spec import Spec
 from perturank.service.versions import Published
+
+Program = tuple[str, int, bool, int]
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Host:
         self._position = 0
         self._lock = threading.Lock()
         self._most = most_documents
-        self.compiled: set[tuple[str, int, int]] = set()
+        self._compiled: set[Program] = set()
 
     def refresh(self) -> None:
         """Take in what is new in the log."""
@@ -60,7 +63,10 @@ class Host:
                 self._position = record.position
                 touched.add(record.model)
             for name in touched & self._models.keys():
-                self._models[name] = _with_version(self._log, self._models[name])
+                before = self._models[name]
+                self._models[name] = after = _with_version(self._log, before)
+                if after.fault is not None and after.fault != before.fault:
+                    lines.error("%s", after.fault)
 
     def _begin(self) -> set[str]:
         """Take in the log as it stands; of the versions, of which there may be millions, only the newest."""
@@ -118,12 +124,21 @@ class Host:
 
     def is_compiled(self, held: Hosted, length: int) -> bool:
         """Return whether a list of this padded length is answered at once."""
-        return (held.name, held.generation, length) in self.compiled
+        return program(held, length) in self._compiled
+
+    def note_compiled(self, held: Hosted, length: int) -> None:
+        """Note that a list of this padded length has been drawn."""
+        self._compiled.add(program(held, length))
 
     def compile(self, held: Hosted, length: int) -> None:
         """Rank nothing in particular, so that the next list of this length does not wait."""
         listed(held.flat, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)
-        self.compiled.add((held.name, held.generation, length))
+        self.note_compiled(held, length)
+
+
+def program(held: Hosted, length: int) -> Program:
+    """Return what decides which program draws a model's lists of this padded length: limits are compiled into it."""
+    return held.name, held.generation, held.spec.is_limited, length
 
 
 def _with(held: Hosted, new: Published) -> Hosted:

@@ -68,8 +68,9 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str,
         raise BadInput(f"{path} has a key {name!r}", "choose another name")
     secret = MARK + secrets.token_urlsafe(32)
     line = json.dumps(msgspec.to_builtins(Key(name, hashed(secret), scopes, models)))
+    before = path.read_text() if path.exists() else ""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
-        file.write(line + "\n")
+        file.write(("\n" if before and not before.endswith("\n") else "") + line + "\n")
     return secret
 
 
@@ -113,8 +114,8 @@ class Keyring:
                 lines.error("the keys that were known go on counting: %s", error)
             self._is_broken = True
 
-    def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> str | None:
-        """Return the name of the key, or refuse."""
+    def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> Key | None:
+        """Return the key, or refuse; None: nobody needs one."""
         if self._file is None:
             self._count(f"address {address!r}")
             return None
@@ -123,7 +124,7 @@ class Keyring:
         self._count(f"key {key.name!r}")
         if not key.allows(scope, model):
             raise Forbidden(f"key {key.name!r} may not do this", f"use one with the scope {scope!r} for this model")
-        return key.name
+        return key
 
     def _found(self, authorization: str | None, address: str) -> Key:
         kind, _, secret = (authorization or "").partition(" ")

@@ -100,6 +100,7 @@ def listed(
     bounds = _bounds(limits, _explores(limits, None if draw is None else lots)) if spec.is_limited else None
     found, log_p, memo = flat.program(flat.arrays, rows, mask, scores, lots, bounds)
     order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
+    free = free if limits.share > 0 else [1] * len(free)  # where no list explores, no other could have been shown
     log_ps = None if log_p is None else np.asarray(log_p)[: len(order)].tolist()
     return Listed(
         order,
@@ -148,6 +149,8 @@ def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best:
     log_p = log_probability(log_ps, free)
     if share == 1:
         return min(log_p, 0.0)
+    if share == 0:
+        return 0.0
     p = share * math.exp(log_p) + (1 - share) * is_best
     return math.log(p) if p > 0 else math.log(share) + log_p
 

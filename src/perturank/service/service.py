@@ -11,14 +11,14 @@ import msgspec
 import numpy as np
 
 from perturank.service import changing, counting, listing, replaying, snapshots
-from perturank.service.entries import Impression
+from perturank.service.entries import Changed, Impression, Record
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
 from perturank.service.log.committing import Committer
 from perturank.service.log.effects import Status, close_windows, give_feedback
 from perturank.service.packing import packed
 from perturank.service.propensity import probability
-from perturank.service.refusals import Refused
+from perturank.service.refusals import NotKnown, Refused
 from perturank.service.sealing import fresh, opened, sealed, source_seal
 from perturank.service.settings import ServeSettings
 from perturank.service.spec import Mode, Spec
@@ -139,6 +139,23 @@ class Service:
             return give_feedback(transaction, model, name, clicks, final)
 
         return self.committer.submit(write, name)
+
+    def shown(self, model: str, impression: str) -> Future[Record]:
+        """Return the record of a list; one that is not in the log, or not any more, is refused."""
+        name = opened(impression, model, self.log.secret)
+
+        def found(transaction: Transaction) -> Record:
+            for record in transaction.about(name):
+                if isinstance(record.entry, Impression):
+                    return record
+            raise NotKnown(f"impression {impression!r} is not in the log", "it was compacted, erased, or never kept")
+
+        return self.committer.submit(found, name)
+
+    def always_explores(self, model: str, generation: int) -> bool:
+        """Return whether no list since this generation began was kept from exploring by a share."""
+        changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
+        return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
     def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
         """Make or change a model; return whether its learning begins anew."""

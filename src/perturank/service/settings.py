@@ -15,6 +15,7 @@ from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, Limit, Settings, h
 from perturank.service.retention import Retention
 
 PREFIX = "PERTURANK_"
+PASSWORD = r"(?i)(\b(?:ssl)?password"
 PORT = Limit(lambda v: 0 <= v < 65536, "must be between 0 and 65535")
 
 
@@ -60,9 +61,11 @@ class ServeSettings(Settings):
 
 
 def without_password(url: str) -> str:
-    """Return an address as it may be shown."""
+    """Return an address as it may be shown, whether it is a URL or written as `host=… password=…`."""
+    if "://" not in url:
+        return re.sub(rf"{PASSWORD}\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)", r"\1***", url)
     url = re.sub(r"(://[^/?@]*?):[^/?]*@", r"\1:***@", url)
-    return re.sub(r"(?i)([?&]password=)[^&]*", r"\1***", url)
+    return re.sub(rf"{PASSWORD}=)[^&]*", r"\1***", url)
 
 
 def is_loopback(host: str) -> bool:

@@ -63,7 +63,7 @@ def serve(
         )
         machine.look_for_garbage_seldom()
         with _learner(settings):
-            say(welcome(address))
+            say(welcome(address, asks_for_keys=settings.keys is not None))
             with _quiet_end():
                 _Server(config, service).run(sockets=[listening])
         service.close()
@@ -170,10 +170,11 @@ def _ended(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def welcome(address: str) -> str:
-    """Return what is printed at the start: the address, and a request to try."""
+def welcome(address: str, *, asks_for_keys: bool = False) -> str:
+    """Return what is printed at the start: the address, and a request to try; never a key."""
+    key = ' -H "authorization: Bearer $PERTURANK_KEY"' if asks_for_keys else ""
     body = '{"documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}]}'
     return (
         f"perturank serves at {address} (dashboard: {address}/ documentation: {address}/docs)\n"
-        f"try: curl {address}/v1/models/default/rank -H 'content-type: application/json' -d '{body}'"
+        f"try: curl {address}/v1/models/default/rank -H 'content-type: application/json'{key} -d '{body}'"
     )

@@ -70,8 +70,7 @@ class Watch:
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
         """Return the model's minutes or hours, oldest first."""
-        rows = self.service.log.sums((SPANS[span],))
-        return [bucket(row) for row in rows if row.model == model and row.span == SPANS[span]]
+        return [bucket(row) for row in self.service.log.sums((SPANS[span],), model=model)]
 
     def totals(self) -> dict[str, Body]:
         """Return every model's sums since it was made."""

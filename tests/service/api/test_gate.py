@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,26 @@ def test_keys_open_what_their_scope_says(keyed: tuple[TestClient, dict[str, dict
         assert http.get("/metrics", headers=keys.get(name, {})).status_code == status
 
 
+def test_queries_of_others_are_explained_to_administrators_alone(
+    keyed: tuple[TestClient, dict[str, dict[str, str]]],
+) -> None:
+    http, keys = keyed
+    http.put("/v1/models/m", json=SPEC, headers=keys["admin"]).raise_for_status()
+    documents = {"documents": [{"id": "a", "features": [1, 2]}]}
+    shown = http.post("/v1/models/m/rank", json=documents, headers=keys["one"]).json()
+    path = "/v1/models/m/explain"
+    for name, status in (("one", 403), ("serve", 403), ("admin", 200)):
+        for answer in (
+            http.post(path, json={"recent": 1}, headers=keys[name]),
+            http.get(path, params={"recent": 1}, headers=keys[name]),
+        ):
+            assert answer.status_code == status, answer.text
+            assert answer.json().get("type", "urn:perturank:forbidden") == "urn:perturank:forbidden"
+        assert http.post(path, json=documents, headers=keys[name]).status_code == 200
+        assert http.get(path, params={"impression": shown["impression"]}, headers=keys[name]).status_code == 200
+    assert http.get(path, params={"impression": shown["impression"]}).status_code == 401
+
+
 def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict[str, dict[str, str]]]) -> None:
     http, keys = keyed
     answers = (http.get("/v1/models/x", headers=keys["serve"]) for _ in range(5000))
@@ -101,7 +122,8 @@ def test_every_answer_and_its_log_line_carry_the_request_id(http: TestClient, ca
 def test_what_does_not_exist_is_a_problem_too(http: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "perturank.service"):
         answers = [http.get("/nowhere"), http.patch("/v1/models/m"), http.get("/v1/models/m/"), http.get("/a%0Ab%1B")]
-    assert [answer.status_code for answer in answers] == [404, 405, 404, 404]
+        answers.append(http.get("/static/none.js"))
+    assert [answer.status_code for answer in answers] == [404, 405, 404, 404, 404]
     for answer, line in zip(answers, caplog.records, strict=True):
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["status"] == answer.status_code
@@ -138,6 +160,35 @@ def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) 
     with health.noting("it cannot be done"):
         pass
     assert health.failing == []
+
+
+def test_anybody_is_told_what_fails_and_not_why(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise OSError("could not connect to db.internal as me")
+
+    monkeypatch.setattr(service, "refresh", away)
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        end = time.monotonic() + 20
+        while http.get("/readyz").json()["status"] != "failing" and time.monotonic() < end:
+            time.sleep(0.02)
+        assert http.get("/readyz").json()["faults"] == ["the log cannot be read"]
+        says = [alarm["says"] for alarm in http.get("/v1/overview").json()["alarms"] if alarm["name"] == "failing"]
+        assert says == ["The log cannot be read: could not connect to db.internal as me."]
+
+
+def test_a_body_that_nobody_wants_is_not_read(keyed: tuple[TestClient, dict[str, dict[str, str]]]) -> None:
+    http, keys = keyed
+    body = b"x" * 9_000_000
+    for method, path, status in [
+        ("GET", "/healthz", 200),
+        ("POST", "/nowhere", 404),
+        ("POST", "/healthz", 405),
+        ("GET", "/openapi.json", 200),
+        ("POST", "/v1/models/m/rank", 401),
+    ]:
+        assert http.request(method, path, content=body).status_code == status
+        assert http.request(method, path, headers={"content-length": str(10**12)}).status_code == status
+    assert http.request("POST", "/v1/models/m/rank", content=body, headers=keys["serve"]).status_code == 413
 
 
 def test_health_readiness_and_metrics(http: TestClient) -> None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+import json
 import math
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -9,11 +12,19 @@ import msgspec
 import numpy as np
 import pytest
 from service_small import rows
+from starlette.responses import Response
 from starlette.testclient import TestClient
 
+from perturank.service.api.answers import Explained
+from perturank.service.api.asking import Asking
+from perturank.service.api.lists import Lists
+from perturank.service.api.unread import Numbers, numbers
 from perturank.service.entries import Impression
 from perturank.service.learner import Learner
+from perturank.service.metering import Meter
+from perturank.service.recent import Recent
 from perturank.service.replaying import rebuilt
+from perturank.service.sealing import fresh, sealed
 from perturank.service.service import Service
 from perturank.service.verifying import faults
 
@@ -111,6 +122,45 @@ def test_batches(http: TestClient) -> None:
     assert http.post("/v1/models/m/feedback/batch", json={"requests": said * 2}).status_code == 413
 
 
+def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> None:
+    recent = Recent()
+    lists = Lists(service, Meter(), recent)
+    held = service.host.get("m")
+    for length in service.host.lengths(held.spec):
+        service.host.compile(held, length)
+    body = msgspec.json.encode({"requests": [{"documents": documents()}] * 5})
+    asking = Asking("POST", "", "", {"model": "m"}, {}, "", service.stopping, body=body)
+
+    async def looked() -> list[int]:
+        answer, seen = asyncio.ensure_future(lists.rank_batch(asking)), [0]
+        while not answer.done():
+            await asyncio.sleep(0)
+            seen.append(len(recent.of("m")))
+        assert len(json.loads(bytes(answer.result().body))["answers"]) == 5
+        return seen
+
+    assert {0, 1, 2, 3, 4, 5} == set(asyncio.run(looked()))
+
+
+def test_large_bodies_are_read_beside_the_event_loop(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, read = Lists(service, Meter(), Recent()), list[bool]()
+
+    def reads(body: bytes) -> Numbers | None:
+        read.append(threading.current_thread() is threading.main_thread())
+        return numbers(body)
+
+    monkeypatch.setattr("perturank.service.api.lists.numbers", reads)
+    for padding in (0, 300_000):
+        body = msgspec.json.encode({"documents": documents()}) + b" " * padding
+        asking = Asking("POST", "", "", {"model": "m"}, {}, "", service.stopping, body=body)
+        assert asyncio.run(_answer(lists, asking)).status_code == 200
+    assert read == [True, False]
+
+
+async def _answer(lists: Lists, asking: Asking) -> Response:
+    return await lists.rank(asking)
+
+
 @pytest.mark.parametrize(
     "changes, says",
     [
@@ -190,6 +240,62 @@ def test_explain_says_who_was_free(http: TestClient, service: Service) -> None:
     assert answer["ranking"][0]["free"] == ["d0", "d1", "d2"]
     assert answer["ranking"][2]["certain"] is True
     assert len(answer["ranking"][0]["scores"]) == 2
+
+
+def test_a_logged_list_is_explained_as_it_was_shown_by_what_is_known_now(http: TestClient, service: Service) -> None:
+    learner = Learner(service.log)
+    priors = [each | {"prior": float(i // 2)} for i, each in enumerate(documents())]
+    shown = rank(http, documents=priors)
+    said = {"impression": shown["impression"], "clicks": [shown["ranking"][1]["id"]], "final": True}
+    feedback(http, **said)
+    assert learner.step() == 1
+    service.refresh()
+    answer = http.get("/v1/models/m/explain", params={"impression": shown["impression"]})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert msgspec.json.decode(answer.content, type=Explained).shown != msgspec.UNSET
+    assert (found["version"], found["shown"]["version"]) == (1, 0)
+    assert found["shown"]["impression"] == shown["impression"]
+    assert (found["shown"]["mode"], found["shown"]["propensity"]) == ("learn", shown["propensity"])
+    assert [each["id"] for each in found["ranking"]] == [each["id"] for each in shown["ranking"]]
+    chosen = [priors[int(each["id"][1])] for each in shown["ranking"]]
+    same = http.post("/v1/models/m/explain", json={"documents": chosen}).json()
+    scores = {each["id"]: each["scores"] for each in same["ranking"]}
+    assert {each["id"]: each["scores"] for each in found["ranking"]} == scores
+    assert {each["id"]: set(each["certainly_after"]) for each in found["ranking"]} == {
+        each["id"]: set(each["certainly_after"]) for each in same["ranking"]
+    }
+    assert set(found["ranking"][0]["free"]) == set(same["ranking"][0]["free"])
+    # Two documents have each prior: which of them comes first is a lot, and the other follows.
+    first = found["ranking"][0]
+    assert first["explored"] is True
+    assert [each["certain"] for each in shown["ranking"]] == [False, True, False, True]
+    for each, was in zip(found["ranking"], shown["ranking"], strict=True):
+        assert each["explored"] in (None, not was["certain"])
+
+
+def test_lists_that_did_not_explore_say_so(http: TestClient) -> None:
+    for mode in ("exploit", "shadow"):
+        found = http.get("/v1/models/m/explain", params={"impression": rank(http, mode=mode)["impression"]}).json()
+        assert [each["explored"] for each in found["ranking"]] == [False] * 4
+        assert found["shown"]["mode"] == mode
+
+
+def test_what_is_not_in_the_log_is_not_explained(http: TestClient, service: Service) -> None:
+    def why(status: int, **asked: Any) -> str:
+        answer = http.get("/v1/models/m/explain", params=asked)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        return f"{answer.json()['title']}: {answer.json()['detail']}"
+
+    name = rank(http)["impression"]
+    assert "was not given by this model" in why(404, impression="made-up")
+    assert "it is not said what to explain" in why(422)
+    assert "it is not said what to explain" in why(422, impression=name, recent=1)
+    assert "recent is 'x'" in why(422, recent="x")
+    gone = sealed(fresh(0), "m", service.log.secret)
+    assert "compacted, erased, or never kept" in why(404, impression=gone)
+    assert http.put("/v1/models/m", json=SPEC | {"n_features": 3}).status_code == 201
+    assert "before the model began anew" in why(404, impression=name)
 
 
 def test_a_clock_set_back_a_day_changes_nothing(

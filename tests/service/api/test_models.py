@@ -266,7 +266,9 @@ def test_a_schema_that_reads_alike_keeps_what_was_learned(http: TestClient, made
     assert http.put("/v1/models/m", json=SPEC | {"features": more, "n_features": 6}).status_code == 201
 
 
-def test_a_damaged_version_gives_way_to_the_one_before_it(http: TestClient, service: Service, made: Any) -> None:
+def test_a_damaged_version_gives_way_to_the_one_before_it(
+    http: TestClient, service: Service, made: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     learner = learned(http, service, 1)
     click(http)
     with service._reading:  # nobody looks before it is damaged
@@ -278,7 +280,8 @@ def test_a_damaged_version_gives_way_to_the_one_before_it(http: TestClient, serv
             transaction.store(name, content[:-1] + bytes([content[-1] ^ 1]))
     service.refresh()
     assert http.get("/v1/models/m").json()["version"] == 1
-    assert "version 2 of 'm' is damaged" in http.get("/readyz").json()["faults"][0]
+    assert http.get("/readyz").json()["faults"] == ["a stored version is damaged or gone, and another one serves"]
+    assert caplog.text.count("version 2 of 'm' is damaged") == 1
     click(http)
     learner.step()
     service.refresh()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -73,6 +75,29 @@ def test_history_says_the_same_by_the_minute(lived: TestClient) -> None:
     assert lived.get("/v1/models/none/history").status_code == 404
 
 
+def test_history_reads_and_packs_beside_the_event_loop(
+    lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, packed = list[str | None](), list[str]()
+    sums, compress = service.log.sums, gzip.compress
+
+    def read(spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[Any]:
+        asked.append(model)
+        return sums(spans, since, model)
+
+    def pack(content: bytes, level: int) -> bytes:
+        packed.append(threading.current_thread().name)
+        return compress(content, level)
+
+    monkeypatch.setattr(service.log, "sums", read)
+    monkeypatch.setattr(gzip, "compress", pack)
+    answer = lived.get("/v1/models/m/history", headers={"accept-encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(answer.json()["buckets"]) >= 1
+    assert asked == ["m"]
+    assert all("worker" in name.lower() for name in packed)
+
+
 def test_prometheus_is_told_of_clicks_lag_shares_and_alarms(lived: TestClient) -> None:
     page = lived.get("/metrics").text
     assert 'perturank_lists_total{mode="learn",model="m"} 3.0' in page
@@ -95,7 +120,10 @@ def test_recent_queries_are_listed_and_explained_as_they_were_ranked(lived: Test
     assert sum(sum(each["places"]) for each in by_number["draws"]["documents"]) == 50 * PLACES
     assert len(by_number["graph"]) == 6
     assert 0 <= by_number["certain_pairs"] <= 1
+    got = lived.get("/v1/models/m/explain", params={"recent": queries[1]["number"]}).json()
+    assert got == by_number | {"draws": None}
     assert lived.post("/v1/models/m/explain", json={"recent": 10**6}).status_code == 404
+    assert lived.get("/v1/models/m/explain", params={"recent": 10**6}).status_code == 404
     assert lived.post("/v1/models/m/explain", json={}).status_code == 422
 
 

@@ -127,6 +127,15 @@ def test_what_came_while_the_learner_was_at_work_goes_on_waiting(log: Log) -> No
     assert progress(log).lag(later + 1000) == 1.0
 
 
+def test_the_sums_of_one_model_are_read_without_those_of_others(either: Log) -> None:
+    with either.transaction() as transaction:
+        for model in ("m", "n", "o"):
+            transaction.tally.add(model, {"a": 1})
+    found = either.sums((TOTAL, MINUTE), model="n")
+    assert [(row.model, row.span) for row in found] == [("n", TOTAL), ("n", MINUTE)]
+    assert either.sums((HOUR,), model="n") == []
+
+
 def test_a_forgotten_model_has_no_sums(log: Log) -> None:
     add(log, a=1)
     add(log, "kept", a=1)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from perturank.service.spec import Spec
+from perturank.service.spec import Mode, Spec
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A document where the best estimate has it; the last three where the ranker knows certain orders."""
+    """A document in its place: certain orders where the ranker knows them; `explored` of logged lists, if known."""
 
     id: str
     score: float
@@ -59,6 +59,7 @@ class Place(msgspec.Struct, frozen=True):
     certainly_after: list[str] | msgspec.UnsetType = msgspec.UNSET
     free: list[str] | msgspec.UnsetType = msgspec.UNSET
     certain: bool | msgspec.UnsetType = msgspec.UNSET
+    explored: bool | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -84,6 +85,16 @@ class Draws(msgspec.Struct, frozen=True):
     documents: list[Standing]
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """A logged list: when it was shown (milliseconds since 1970), and by which version."""
+
+    impression: str
+    at: int
+    version: int
+    mode: Mode
+    propensity: float | None
+
+
 class Explained(msgspec.Struct, frozen=True):
     """Why documents stand where they do; the graph and the share of certain pairs where there are certain orders."""
 
@@ -93,6 +104,7 @@ class Explained(msgspec.Struct, frozen=True):
     graph: list[Node] | None
     certain_pairs: float | None
     draws: Draws | None
+    shown: Shown | msgspec.UnsetType = msgspec.UNSET
 
 
 class Alive(msgspec.Struct, frozen=True):

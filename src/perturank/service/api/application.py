@@ -32,6 +32,7 @@ from perturank.service.sampling import Sampler
 from perturank.service.service import Service
 from perturank.service.watching import Watch
 
+WITH_BODIES = ("POST", "PUT")
 BUSIEST = ("lists.rank", "lists.feedback")
 
 
@@ -62,7 +63,8 @@ class Parts:
     def route(self, row: Row) -> Route:
         """Return the row's endpoint behind its gate."""
         gate = self.gate_for_files if row.takes is bytes else self.gate
-        return Route(row.path, gate(self.endpoint(row), row.scope), methods=[row.method])
+        behind = gate(self.endpoint(row), row.scope, reads=row.takes is not None)
+        return Route(row.path, behind, methods=[row.method])
 
 
 def application(service: Service, added: Added = Added()) -> Starlette:
@@ -102,7 +104,10 @@ def _added(gate: Gate, added: Added) -> list[Route]:
     """Return the dashboard, and what another program has brought."""
     shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
     return [
-        *(Route(path, gate(found, "admin"), methods=[method]) for method, path, found in added.endpoints),
+        *(
+            Route(path, gate(found, "admin", reads=method in WITH_BODIES), methods=[method])
+            for method, path, found in added.endpoints
+        ),
         *(Route(each.path, gate(each.endpoint, None)) for each in shown),
     ]
 

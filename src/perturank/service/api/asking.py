@@ -24,6 +24,7 @@ class Asking:
     stopping: threading.Event  # set when the service is told to stop: streams end then
     query_params: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    is_admin: bool = False  # the gate knows: whoever asked may do everything with this model
 
     @classmethod
     def of(cls, request: Request) -> Asking:

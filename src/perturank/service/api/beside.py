@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio.to_thread
 
 from perturank.service.api.health import Health
+from perturank.service.hosting import Program, program
 from perturank.service.sampling import Sampler
 from perturank.service.service import Service
 
@@ -17,6 +18,7 @@ SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
 SECONDS_TO_A_CLOSING = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
+COMPILING = "a list cannot be compiled"
 
 
 @asynccontextmanager
@@ -56,13 +58,20 @@ async def _sample(service: Service, sampler: Sampler) -> None:
 
 
 async def _compile(service: Service, health: Health) -> None:
-    """Compile every length of list of every model, one at a time."""
+    """Compile every length of list of every model, one at a time; what fails is tried again after all others."""
+    if not service.settings.compile_first:
+        return
+    failed: set[Program] = set()
     while True:
-        todo = next(iter(service.host.uncompiled()), None) if service.settings.compile_first else None
-        is_idle = True
-        if todo is not None:
-            with health.noting("a list cannot be compiled"):
-                await anyio.to_thread.run_sync(service.host.compile, *todo)
-                is_idle = False
-        if is_idle:
+        todo = next((each for each in service.host.uncompiled() if program(*each) not in failed), None)
+        if todo is None:
+            if not failed:
+                health.works(COMPILING)
+            failed.clear()
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            continue
+        try:
+            await anyio.to_thread.run_sync(service.host.compile, *todo)
+        except Exception as error:  # whatever it is, other models must not wait for this one
+            health.fails(COMPILING, error)
+            failed.add(program(*todo))

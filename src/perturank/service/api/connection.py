@@ -105,6 +105,11 @@ class Connection(HttpToolsProtocol):
             task = self.loop.create_task(self.cycle.answer())
             task.add_done_callback(self.tasks.discard)
             self.tasks.add(task)
+        elif self.cycle.response_complete:  # nobody wanted the body, and now it has come to its end
+            self.cycle.more_body = False
+            self._stop_waiting()
+            self._has_begun = True  # what came with its last bytes is not taken for headers
+            self._wait()
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
@@ -123,8 +128,13 @@ class Connection(HttpToolsProtocol):
             self._n_bytes += 0 if self._has_begun else len(data)
             if self._n_bytes > HEADER_BYTES:
                 self._end(431, "the headers are too large", f"send at most {HEADER_BYTES} bytes of them")
-        elif isinstance(self.cycle, Whole) and self.cycle.more_body and not self._broken:
+        elif self._is_in_body() and not self._broken:
             self._wait_for_body()
+
+    def _is_in_body(self) -> bool:
+        """Return whether more of a body must come that nobody reads: all others are waited for where they are read."""
+        cycle = self.cycle
+        return cycle is not None and cycle.more_body and (isinstance(cycle, Whole) or cycle.response_complete)
 
     def _pass_over(self, rest: bytes) -> None:
         """Answer as if another protocol had not been proposed; the parser takes what follows for that protocol's."""
@@ -166,6 +176,10 @@ class Connection(HttpToolsProtocol):
         self._end(408, "the request did not come", f"send its headers within {self._patience:g} seconds")
 
     def _body_too_slow(self) -> None:
+        if self.cycle.response_complete:
+            self._stop_waiting()
+            self.transport.close()
+            return
         self._end(408, "the body did not come", f"send it within {self._patience:g} seconds")
 
     def _end(self, status: int, title: str, detail: str) -> None:
@@ -184,6 +198,8 @@ class Connection(HttpToolsProtocol):
         for cycle in self._under_way:
             cycle.disconnected = not cycle.response_complete
             cycle.message_event.set()
+            if isinstance(cycle, Whole) and cycle.more_body:
+                cycle.let_go()  # nobody else will: it is answered only when all of it has come
 
     def _refuse(self, status: int, title: str, detail: str) -> None:
         name = secrets.token_hex(8)

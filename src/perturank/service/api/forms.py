@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
+import anyio.to_thread
 import msgspec
 from starlette.responses import Response
 
@@ -14,6 +16,8 @@ from perturank.service.refusals import Refused
 
 T = TypeVar("T")
 BINARY = "application/msgpack"
+FILE = "application/vnd.safetensors"
+LARGE = 262_144  # bytes: to read more takes longer than others should wait
 _decoders: dict[tuple[Any, bool], Any] = {}
 
 
@@ -41,6 +45,11 @@ def asked(asking: Asking, kind: type[T]) -> T:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("the body cannot be understood", str(error)) from None
     return value
+
+
+async def aside(asking: Asking, make: Callable[[], T]) -> T:
+    """Return what is made of the body; of a large one in another thread, so that others are answered meanwhile."""
+    return await anyio.to_thread.run_sync(make) if len(asking.body) > LARGE else make()
 
 
 def answered(asking: Asking, value: Any, status: int = 200) -> Response:

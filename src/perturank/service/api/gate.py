@@ -36,18 +36,21 @@ class Gate:
         self._keyring, self._meter = keyring, meter
         self._body_bytes, self._patience = body_bytes, patience
 
-    def __call__(self, endpoint: Endpoint, scope: Scope | None) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint behind the gate, for Starlette; scope None: open to all."""
+    def __call__(
+        self, endpoint: Endpoint, scope: Scope | None, *, reads: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint behind the gate, for Starlette; scope None: open to all; reads: it wants a body."""
 
         async def passed(request: Request) -> Response:
-            return await self.answered(Asking.of(request), endpoint, scope, partial(self._read, request))
+            read = partial(self._read, request) if reads else None
+            return await self.answered(Asking.of(request), endpoint, scope, read)
 
         return passed
 
     async def answered(
         self, asking: Asking, endpoint: Endpoint, scope: Scope | None, read: Read | None = None
     ) -> Response:
-        """Return the answer of the endpoint, or a refusal; without `read` the body is there already."""
+        """Return the answer of the endpoint, or a refusal; without `read` the body is there already, or not wanted."""
         began = time.perf_counter()
         given = asking.headers.get("x-request-id", "")
         name = given if ACCEPTABLE_ID.fullmatch(given) else secrets.token_hex(8)
@@ -71,7 +74,8 @@ class Gate:
             if not self._keyring.asks:
                 check_local(asking.headers)
             if scope is not None:
-                self._keyring.admit(asking.headers.get("authorization"), scope, model, asking.address)
+                key = self._keyring.admit(asking.headers.get("authorization"), scope, model, asking.address)
+                asking.is_admin = key is None or key.allows("admin", model)
             if read is not None:
                 asking.body = await read(asking)
             elif len(asking.body) > self._body_bytes:

@@ -14,6 +14,8 @@ from perturank.service.lines import lines
 from perturank.service.metering import Meter
 from perturank.service.watching import Watch
 
+DAMAGED = "a stored version is damaged or gone, and another one serves"
+
 
 class Health:
     """Alive, ready, measured."""
@@ -28,16 +30,24 @@ class Health:
         try:
             yield
         except Exception as error:  # whatever it is, it is said here and tried again
-            if what not in self._failing:
-                lines.exception("%s", what)
-            self._failing[what] = f"{what}: {error}"
+            self.fails(what, error)
         else:
-            if self._failing.pop(what, None) is not None:
-                lines.info("no longer: %s", what)
+            self.works(what)
+
+    def fails(self, what: str, error: Exception) -> None:
+        """Note a failure; the log is told of the first alone."""
+        if what not in self._failing:
+            lines.error("%s", what, exc_info=error)
+        self._failing[what] = f"{what}: {error}"
+
+    def works(self, what: str) -> None:
+        """Note that this does not fail, or no longer."""
+        if self._failing.pop(what, None) is not None:
+            lines.info("no longer: %s", what)
 
     @property
     def failing(self) -> list[str]:
-        """What fails now."""
+        """What fails now, for those who may know why."""
         return list(self._failing.values())
 
     async def alive(self, asking: Asking) -> Response:
@@ -47,9 +57,10 @@ class Health:
     async def ready(self, asking: Asking) -> Response:
         """Answer 200 when every length of list is compiled and the log can be read; say what is wrong."""
         todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
-        faults = [held.fault for held in self._service.host.all() if held.fault is not None]
+        damaged = any(held.fault is not None for held in self._service.host.all())
         status = "failing" if self._failing else "compiling" if todo else "ready"
-        about = {"status": status, "to_compile": todo, "faults": [*self.failing, *faults]}
+        # Anybody may ask: what is wrong, but neither of which model nor why. The log lines and the alarms say that.
+        about = {"status": status, "to_compile": todo, "faults": [*self._failing, *([DAMAGED] if damaged else [])]}
         return answered(asking, about, 200 if status == "ready" else 503)
 
     async def metrics(self, asking: Asking) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from starlette.responses import Response
 
 from perturank.service.api.asking import Asking
 from perturank.service.api.finding import hosted
-from perturank.service.api.forms import answered, asked, is_binary
+from perturank.service.api.forms import answered, aside, asked, is_binary
 from perturank.service.api.requests import (
     Explain,
     Feedback,
@@ -28,13 +29,16 @@ from perturank.service.api.requests import (
     RawRank,
 )
 from perturank.service.api.unread import Numbers, numbers
-from perturank.service.explaining import drawn, explained
+from perturank.service.entries import Impression, Record
+from perturank.service.explaining import drawn, explained, explored
 from perturank.service.hosting import Hosted
 from perturank.service.listing import listed, padded_length
 from perturank.service.metering import Meter
+from perturank.service.packing import unpacked
+from perturank.service.propensity import probability
 from perturank.service.reading import check_width, of_bytes, of_documents, of_numbers
 from perturank.service.recent import Recent
-from perturank.service.refusals import Refused, TooLarge
+from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.service import Service, Shown
 
 Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
@@ -48,19 +52,20 @@ class Lists:
 
     async def rank(self, asking: Asking) -> Response:
         """Answer with a list to show."""
-        asks: Rank | RawRank | Numbers
-        if is_binary(asking):
-            asks = asked(asking, RawRank)
-        else:
-            asks = numbers(asking.body) or asked(asking, Rank)
-        return answered(asking, await self._ranked(await self._parsed(asking.path_params["model"], asks)))
+        asks = await aside(asking, partial(_asked_rank, asking))
+        held = await hosted(self._service, asking.path_params["model"], _n_features(asks))
+        return answered(asking, await self._ranked(await aside(asking, partial(self._parsed, held, asks))))
 
     async def rank_batch(self, asking: Asking) -> Response:
         """Answer with several lists."""
-        batch = self._within(asked(asking, RankBatch).requests)
-        parsed = [await self._parsed(asking.path_params["model"], asks) for asks in batch]  # all, before one is drawn
-        answers = await asyncio.gather(*[self._ranked(each) for each in parsed])
-        return answered(asking, Rankings(list(answers)))
+        batch: list[Rank] = self._within((await aside(asking, partial(asked, asking, RankBatch))).requests)
+        held = await hosted(self._service, asking.path_params["model"], _n_features(batch[0]) if batch else None)
+        parsed = await aside(asking, lambda: [self._parsed(held, asks) for asks in batch])  # all, before one is drawn
+        drawing = []
+        for each in parsed:
+            drawing.append(asyncio.ensure_future(self._ranked(each)))
+            await asyncio.sleep(0)  # others are answered between two lists
+        return answered(asking, Rankings(await asyncio.gather(*drawing)))
 
     async def feedback(self, asking: Asking) -> Response:
         """Record clicks; answered when they are durable."""
@@ -69,33 +74,65 @@ class Lists:
 
     async def feedback_batch(self, asking: Asking) -> Response:
         """Record clicks on several lists; what is refused does not stop the rest."""
-        batch = self._within(asked(asking, FeedbackBatch).requests)
+        batch = self._within((await aside(asking, partial(asked, asking, FeedbackBatch))).requests)
         model = asking.path_params["model"]
         results = await asyncio.gather(*[self._given(model, said) for said in batch], return_exceptions=True)
         return answered(asking, GivenBatch([_outcome(result) for result in results]))
 
     async def explain(self, asking: Asking) -> Response:
         """Say why each document stands where the best estimate has it."""
-        asks = asked(asking, Explain)
+        return await self._explained(asking, await aside(asking, partial(asked, asking, Explain)))
+
+    async def explain_shown(self, asking: Asking) -> Response:
+        """Say why each document of a logged list stood where it did, or explain one of the last queries."""
+        impression, recent = (asking.query_params.get(name) for name in ("impression", "recent"))
+        if recent is not None and impression is None:
+            if not re.fullmatch(r"[0-9]{1,15}", recent):
+                raise Refused(f"recent is {recent[:40]!r}", "say the number of a query")
+            return await self._explained(asking, Explain(recent=int(recent)))
+        if impression is None or recent is not None:
+            raise Refused("it is not said what to explain", "ask with ?impression=ID, or with ?recent=NUMBER")
+        held = await hosted(self._service, asking.path_params["model"])
+        record = await asyncio.wrap_future(self._service.shown(held.name, impression))
+        found = await anyio.to_thread.run_sync(self._explained_record, held, record)
+        about = {"model": held.name, "version": held.version, **found, "draws": None}
+        return answered(asking, about | {"shown": _about(record, impression)})
+
+    async def _explained(self, asking: Asking, asks: Explain) -> Response:
         held = await hosted(self._service, asking.path_params["model"])
         if asks.recent is None:
-            features, prior = of_documents(asks.documents, held.spec, self._service.settings.documents)
+            most = self._service.settings.documents
+            features, prior = await aside(asking, partial(of_documents, asks.documents, held.spec, most))
             ids = [each.id for each in asks.documents]
         else:
+            if not asking.is_admin:  # as for the list of them: they are queries of others
+                raise Forbidden("recent is given", "use a key with the scope 'admin' for this model")
             one = self._recent.get(held.name, asks.recent)
             ids, features, prior = one.ids, one.features, one.prior
             check_width(features, held.spec)
 
         def explain() -> dict[str, Any]:
-            found = explained(held.ranker, ids, features, prior, held.spec.places)
+            found = explained(held.ranker, ids, features, prior, held.spec.exploration, held.spec.places)
             draw = partial(listed, held.flat, held.spec, features, prior, held.spec.places)
             return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
 
         found = await anyio.to_thread.run_sync(explain)
         return answered(asking, {"model": held.name, "version": held.version} | found)
 
-    async def _parsed(self, model: str, given: Rank | RawRank | Numbers) -> Parsed:
-        held = await hosted(self._service, model, _n_features(given))
+    def _explained_record(self, held: Hosted, record: Record) -> dict[str, Any]:
+        shown = record.entry
+        assert isinstance(shown, Impression)
+        if shown.generation != held.generation:
+            raise NotKnown("the list was shown before the model began anew", "its features may mean other things now")
+        features, prior, _ = unpacked(shown.packed, None)
+        order = range(len(shown.ids))
+        found = explained(held.ranker, shown.ids, features, prior, held.spec.exploration, order=order)
+        always = self._service.always_explores(held.name, held.generation)
+        for about, chance in zip(found["ranking"], explored(shown, always=always), strict=True):
+            about["explored"] = chance
+        return found
+
+    def _parsed(self, held: Hosted, given: Rank | RawRank | Numbers) -> Parsed:
         most = self._service.settings.documents
         asks: Rank | RawRank
         if isinstance(given, Numbers):
@@ -132,7 +169,7 @@ class Lists:
         if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
         future = await anyio.to_thread.run_sync(draw)
-        self._service.host.compiled.add((held.name, held.generation, length))
+        self._service.host.note_compiled(held, length)
         return await asyncio.wrap_future(future)
 
     async def _given(self, model: str, said: Feedback) -> Given:
@@ -147,6 +184,12 @@ class Lists:
         return batch
 
 
+def _asked_rank(asking: Asking) -> Rank | RawRank | Numbers:
+    if is_binary(asking):
+        return asked(asking, RawRank)
+    return numbers(asking.body) or asked(asking, Rank)
+
+
 def _n_features(asks: Rank | RawRank | Numbers) -> int | None:
     """Return how many features the first document has, where it says so."""
     if isinstance(asks, Numbers):
@@ -155,6 +198,19 @@ def _n_features(asks: Rank | RawRank | Numbers) -> int | None:
         return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
     first = asks.documents[0].features if asks.documents else None
     return len(first) if isinstance(first, list) and first else None
+
+
+def _about(record: Record, impression: str) -> dict[str, Any]:
+    """Return what the log says of a list beside its documents."""
+    shown = record.entry
+    assert isinstance(shown, Impression)
+    return {
+        "impression": impression,
+        "at": record.at,
+        "version": shown.version,
+        "mode": shown.mode,
+        "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
+    }
 
 
 def _outcome(result: Given | BaseException) -> dict[str, str | int]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from perturank.service import snapshots, versions
 from perturank.service.api.asking import Asking
 from perturank.service.api.finding import hosted
-from perturank.service.api.forms import answered, asked
+from perturank.service.api.forms import FILE, answered, asked
 from perturank.service.api.requests import Erase, Pin
 from perturank.service.hosting import Hosted
 from perturank.service.recent import Recent
@@ -21,7 +21,6 @@ from perturank.service.service import Service
 from perturank.service.spec import Spec
 
 run = anyio.to_thread.run_sync
-FILE = "application/vnd.safetensors"
 LISTED = 100  # versions, unless told otherwise
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from perturank.__about__ import __version__
+from perturank.service.api.forms import BINARY, FILE
+from perturank.service.api.gate import MODEL
+from perturank.service.api.problems import PROBLEM
 from perturank.service.api.requests import Problem
 from perturank.service.api.routes import ROUTES, Events, Route
 
-ALWAYS = (403, 408, 413)  # a page from elsewhere; a body that does not come; one that is too large
+ALWAYS = (403, 408)  # a page from elsewhere; a request that does not come
 BEHIND_KEYS = (401, 422, 429, 503)
-BINARY = "application/msgpack"
-FILE = "application/vnd.safetensors"
 STYLE = "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
 STYLES = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
 PAGE_POLICY = f"default-src 'none'; style-src {STYLES}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -54,11 +55,9 @@ def _operation(route: Route) -> dict[str, Any]:
             for status in sorted({*answers, *problems})
         },
     }
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "query", "schema": _choice(choices)} for name, choices in route.query
-    ]
+    parameters: list[dict[str, Any]] = [{"name": name, "in": "query", "schema": schema} for name, schema in route.query]
     if "{model}" in route.path:
-        pattern = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
+        pattern = {"type": "string", "pattern": f"^{MODEL.pattern}$"}
         parameters.append({"name": "model", "in": "path", "required": True, "schema": pattern})
     if parameters:
         found["parameters"] = parameters
@@ -66,14 +65,9 @@ def _operation(route: Route) -> dict[str, Any]:
         found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
     if route.scope is not None:
         found["security"] = [{}, {"key": []}]
-        found["description"] = f"Needs the scope {route.scope}, where the service asks for keys."
+        needs = f"Needs the scope {route.scope}, where the service asks for keys."
+        found["description"] = f"{needs} {route.note}".strip()
     return found
-
-
-def _choice(choices: tuple[str, ...] | range) -> dict[str, Any]:
-    if isinstance(choices, range):
-        return {"type": "integer", "minimum": choices[0], "maximum": choices[-1]}
-    return {"enum": list(choices)}
 
 
 def _answer(says: str, route: Route) -> dict[str, Any]:
@@ -105,7 +99,7 @@ def _problem(status: int) -> dict[str, Any]:
     return {
         "description": "refused" if status < 500 else "not now",
         "headers": REQUEST_ID,
-        "content": {"application/problem+json": {"schema": _schema(Problem)}},
+        "content": {PROBLEM: {"schema": _schema(Problem)}},
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,7 +11,12 @@ import msgspec
 from perturank.service.api.requests import Feedback, FeedbackBatch, Rank, RankBatch
 from perturank.service.refusals import Refused
 
-ESCAPE = b"\\"
+ESCAPED_COLONS = (b"\\u003a", b"\\u003A")
+
+
+def hides_colons(body: bytes) -> bool:
+    """Return whether JSON texts may hold colons that the body does not: there is one way to write them otherwise."""
+    return b"\\" in body and any(each in body for each in ESCAPED_COLONS)  # one byte is found ten times as quickly
 
 
 def check_json(body: bytes, value: Any) -> None:
@@ -20,7 +25,7 @@ def check_json(body: bytes, value: Any) -> None:
     Every field needs a colon, and what was made of the body tells how many it has at the least. A body with just
     so many repeats nothing, which is quickly counted; any other is read again.
     """
-    if ESCAPE not in body and body.count(b":") == _fewest_colons(value):
+    if not hides_colons(body) and body.count(b":") == _fewest_colons(value):
         return
     json.loads(body, object_pairs_hook=_once, parse_int=len, parse_float=len)
 
@@ -37,26 +42,27 @@ def _fewest_colons(value: Any) -> int:
     match value:
         case Rank(documents=documents):
             named = [each.features for each in documents if isinstance(each.features, dict)]
-            n_inside = sum(len(features) + _colons(features) for features in named)
-            return n_inside + n_colons(value, [each.id for each in documents], [each.prior for each in documents])
+            n_inside = sum(len(features) + colons(features) for features in named)
+            return n_inside + _outside(value) + 2 * len(documents) + sum(each.prior is not None for each in documents)
         case Feedback():
-            return 1 + bool(value.clicks) + value.final + _colons([value.impression, *value.clicks])
+            return 1 + bool(value.clicks) + value.final + colons([value.impression, *value.clicks])
         case RankBatch() | FeedbackBatch():
             return 1 + sum(map(_fewest_colons, value.requests))
         case _:
             return -1
 
 
-def n_colons(asks: Rank, ids: Sequence[str], priors: Sequence[float | None]) -> int:
-    """Return how many colons a request with these documents has at the least, outside of their features."""
+def _outside(asks: Rank) -> int:
+    """Return how many colons a request has at the least beside its documents, but with those in their ids."""
     may_lack = (asks.query, asks.top, asks.source, asks.draw)
     fields = 1 + sum(each is not None for each in may_lack) + (asks.mode != "learn")
-    texts = _colons(each for each in (asks.query, asks.source) if each is not None)
-    return fields + texts + 2 * len(ids) + len(priors) - priors.count(None) + "".join(ids).count(":")
+    texts = [each for each in (asks.query, asks.source) if each is not None]
+    return fields + colons([*texts, *(each.id for each in asks.documents)])
 
 
-def _colons(texts: Iterable[str]) -> int:
-    return sum(text.count(":") for text in texts)
+def colons(texts: Iterable[str]) -> int:
+    """Return how many colons there are in these texts."""
+    return "".join(texts).count(":")
 
 
 def check_packed(content: bytes | msgspec.Raw, *, is_flat: bool) -> None:

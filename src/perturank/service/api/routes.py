@@ -27,8 +27,13 @@ class Route:
     status: int = 200
     refuses: tuple[int, ...] = ()
     also: tuple[tuple[int, str], ...] = ()  # other statuses of the same answer, and what they say
-    query: tuple[tuple[str, tuple[str, ...] | range], ...] = ()  # behind the question mark: names, and what each may be
+    query: tuple[tuple[str, dict[str, Any]], ...] = ()  # behind the question mark: names, and what each may be
+    note: str = ""
     binary: Any = None  # the request as MessagePack, where that has another shape
+
+
+def _within(numbers: range) -> dict[str, Any]:
+    return {"type": "integer", "minimum": numbers[0], "maximum": numbers[-1]}
 
 
 class Events:
@@ -36,6 +41,7 @@ class Events:
 
 
 ONE = "/v1/models/{model}"
+RECENT_NOTE = "A recent query is somebody else's and needs the scope admin."
 ROUTES = (
     Route(
         "POST",
@@ -92,6 +98,23 @@ ROUTES = (
         answers.Explained,
         200,
         (404, 413, 422),
+        note=RECENT_NOTE,
+    ),
+    Route(
+        "GET",
+        f"{ONE}/explain",
+        "lists.explain_shown",
+        "Say why the documents of a logged list stood where they did",
+        "serve",
+        None,
+        answers.Explained,
+        200,
+        (404, 422, 507),
+        query=(
+            ("impression", {"type": "string", "maxLength": 100}),
+            ("recent", {"type": "integer", "minimum": 1, "maximum": 10**15 - 1}),
+        ),
+        note=f"One of the two is said. {RECENT_NOTE}",
     ),
     Route("GET", "/v1/models", "models.listed", "List all models", "admin", None, answers.Models),
     Route("GET", ONE, "models.get", "One model", "serve", None, answers.Described, 200, (404, 422)),
@@ -118,7 +141,7 @@ ROUTES = (
         answers.Versions,
         200,
         (404, 422),
-        query=(("limit", versions.LISTED), ("before", versions.NUMBERS)),
+        query=(("limit", _within(versions.LISTED)), ("before", _within(versions.NUMBERS))),
     ),
     Route(
         "PUT",
@@ -163,7 +186,7 @@ ROUTES = (
         bytes,
         200,
         (404, 422),
-        query=(("history", ("true", "false")),),
+        query=(("history", {"enum": ["true", "false"]}),),
     ),
     Route(
         "PUT",
@@ -199,7 +222,7 @@ ROUTES = (
         dict[str, Any],
         200,
         (404, 422),
-        query=(("span", tuple(SPANS)),),
+        query=(("span", {"enum": list(SPANS)}),),
     ),
     Route(
         "GET",

@@ -69,8 +69,12 @@ class Whole(RequestResponseCycle):
                 self.transport.close()
             raise
         finally:
-            self.on_response = lambda: None  # it leads back to the connection, which leads here
-            self.parts = []
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Hold nothing any more: the garbage collector comes seldom."""
+        self.on_response = lambda: None  # it leads back to the connection, which leads here
+        self.parts = []
 
     async def _answer(self) -> None:
         """Answer, unless whoever asked has gone meanwhile."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from perturank.service.api.repeating import ESCAPE, n_colons
+from perturank.service.api.repeating import colons, hides_colons
 from perturank.service.api.requests import Document, Rank
 
 try:
@@ -21,10 +21,12 @@ except ImportError:  # it is not built for every Python; then every request goes
 
 
 def _like(kind: type[msgspec.Struct], **types: Any) -> Any:
-    """Return a struct with the fields of another, some of them of other types."""
-    fields = msgspec.structs.fields(kind)
-    typed = [(each.name, types.get(each.name, each.type)) for each in fields]
-    defined = [pair if each.required else (*pair, each.default) for pair, each in zip(typed, fields, strict=True)]
+    """Return a struct with the fields of another, some of them of other types; what is left out can be told."""
+    typed = [(each, types.get(each.name, each.type)) for each in msgspec.structs.fields(kind)]
+    defined: list[Any] = [
+        (each.name, type_) if each.required else (each.name, type_ | msgspec.UnsetType, msgspec.UNSET)
+        for each, type_ in typed
+    ]
     return msgspec.defstruct(f"Unread{kind.__name__}", defined, frozen=True, forbid_unknown_fields=True, gc=False)
 
 
@@ -43,18 +45,21 @@ class Numbers(NamedTuple):
 
 def numbers(body: bytes) -> Numbers | None:
     """Return the request in this body; None: it has to be read the slow way."""
-    if simdjson is None or ESCAPE in body:
+    if simdjson is None or hides_colons(body):
         return None
     try:
         found = _decoded(body)
         features = _array([bytes(each.features) for each in found.documents])
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError, RuntimeError):
         return None
-    asks = Rank([], found.query, found.top, found.mode, found.source, found.draw)
+    said = {name: value for name, value in msgspec.structs.asdict(found).items() if value is not msgspec.UNSET}
     ids, priors = [each.id for each in found.documents], [each.prior for each in found.documents]
-    if features is None or body.count(b":") != n_colons(asks, ids, priors):  # a field may stand twice
+    texts = [value for value in said.values() if isinstance(value, str)]
+    n_fields = len(said) + 3 * len(ids) - priors.count(msgspec.UNSET)
+    if features is None or body.count(b":") != n_fields + colons([*texts, *ids]):  # a field stands twice
         return None
-    return Numbers(asks, ids, features, priors)
+    asks = Rank(**(said | {"documents": []}))
+    return Numbers(asks, ids, features, [None if each is msgspec.UNSET else each for each in priors])
 
 
 def _array(texts: list[bytes]) -> np.ndarray | None:

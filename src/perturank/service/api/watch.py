@@ -57,8 +57,12 @@ class Watching:
         span = asking.query_params.get("span", "minutes")
         if span not in SPANS:
             raise Refused(f"there is no span {span[:40]!r}", "ask for minutes or hours")
-        found = await anyio.to_thread.run_sync(self._watch.history, held.name, span)
-        return _small(asking, answered(asking, {"model": held.name, "span": span, "buckets": found}))
+
+        def history() -> Response:
+            found = self._watch.history(held.name, span)
+            return _small(asking, answered(asking, {"model": held.name, "span": span, "buckets": found}))
+
+        return await anyio.to_thread.run_sync(history)
 
     async def recent(self, asking: Asking) -> Response:
         """Answer with the last queries that this process ranked."""

@@ -79,8 +79,8 @@ class Log(Protocol):
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
 
-    def sums(self, spans: tuple[int, ...], since: int = 0) -> list[Sums]:
-        """Return the running sums of all models over these spans, from a time (seconds) on; totals always."""
+    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[Sums]:
+        """Return the running sums of a model, or of all, over these spans, from a time (seconds) on; totals always."""
 
     def is_led(self) -> bool:
         """Return whether any process learns from this log."""

@@ -180,9 +180,9 @@ class PostgresLog:
             raise NotReady("the database went away", "try it again in a moment") from None
         return False
 
-    def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
+    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""
-        return sums.read(lambda query, values: self._all(query.replace("?", "%s"), values), TABLE, spans, since)
+        return sums.read(lambda query, values: self._all(query.replace("?", "%s"), values), TABLE, spans, since, model)
 
     def is_led(self) -> bool:
         """Return whether any connection holds the learner's lock."""

@@ -155,9 +155,9 @@ class SqliteLog:
         query = "SELECT name FROM blobs WHERE name >= ? AND name < ? ORDER BY name"  # which the index finds
         return [row[0] for row in self._connection().execute(query, (prefix, prefix + LAST))]
 
-    def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
+    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""
-        return sums.read(self._connection().execute, "sums", spans, since)
+        return sums.read(self._connection().execute, "sums", spans, since, model)
 
     def is_led(self) -> bool:
         """Return whether the lock file is held."""

@@ -136,11 +136,12 @@ def put(execute: Execute, table: str, model: str, span: int, start: int, body: B
     )
 
 
-def read(execute: Execute, table: str, spans: tuple[int, ...], since: int) -> list[Sums]:
-    """Return the rows of these spans that begin at `since` or later, and totals; oldest first."""
+def read(execute: Execute, table: str, spans: tuple[int, ...], since: int, model: str | None = None) -> list[Sums]:
+    """Return the rows of these spans from `since` on, and totals, of one model or of all; oldest first."""
     asked = ", ".join(map(str, spans))
     query = f"SELECT model, span, start, body FROM {table} WHERE span IN ({asked}) AND (start >= ? OR span = {TOTAL})"
-    rows = execute(f"{query} ORDER BY model, span, start", (since,))
+    query, values = (query, (since,)) if model is None else (f"{query} AND model = ?", (since, model))
+    rows = execute(f"{query} ORDER BY model, span, start", values)
     return [Sums(model, span, start, _decoded(body)) for model, span, start, body in rows]
 
 
