@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 
 import pytest
@@ -113,3 +115,34 @@ def test_what_was_cut_is_not_seen_any_more_by_its_own_transaction(log: Log) -> N
         assert (transaction.about(known), transaction.about(new)) == ([], [])
         assert transaction.newest("m", Closed) is None
     assert [record.position for record in log.read()] == [1]
+
+
+def n_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_threads_that_have_ended_leave_no_connections_behind(log: Log) -> None:
+    before = n_descriptors()
+    for _ in range(50):
+        thread = threading.Thread(target=log.tail)
+        thread.start()
+        thread.join()
+    assert n_descriptors() <= before + 3  # at most those of one more connection
+
+
+def test_a_log_that_is_closed_leaves_a_transaction_to_its_thread(log: Log) -> None:
+    begun, closed = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with log.transaction() as transaction:
+            begun.set()
+            closed.wait()
+            transaction.append("m", Closed(1))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    begun.wait()
+    log.close()
+    closed.set()
+    thread.join()
+    assert log.tail() == 1

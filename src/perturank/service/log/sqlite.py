@@ -6,15 +6,16 @@ import fcntl
 import os
 import shutil
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
+from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
@@ -48,8 +49,8 @@ class SqliteLog:
             raise BadInput(f"there is no log {path}", "check the path, or start one with `perturank serve`")
         self.path = path
         self._lead: IO[str] | None = None
-        self._mine = threading.local()
-        self._connections: list[tuple[threading.Thread, sqlite3.Connection]] = []
+        self._connections = Connections(partial(_connected, path))
+        self._connection = self._connections.mine
         try:
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
@@ -67,20 +68,6 @@ class SqliteLog:
             connection.execute(SUMS)
         if self._meta("format") != FORMAT:
             raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
-
-    def _connection(self) -> sqlite3.Connection:
-        """Return this thread's own connection."""
-        connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(
-                self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
-            )
-            connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file alone, and comes first
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            self._mine.connection = connection
-            self._connections.append((threading.current_thread(), connection))
-        return connection
 
     def _meta(self, name: str) -> Any:
         row = self._connection().execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -190,18 +177,11 @@ class SqliteLog:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Close the connections, and let another learner lead.
-
-        Those of other threads close when they are let go: one that is being used would end the process.
-        """
+        """Close the connections, and let another learner lead."""
         if self._lead is not None:
             self._lead.close()
             self._lead = None
-        for owner, connection in self._connections:
-            if owner is threading.current_thread() or not owner.is_alive():
-                connection.close()
-        self._connections.clear()
-        self._mine = threading.local()
+        self._connections.close()
 
 
 class SqliteTransaction(Writing):
@@ -260,6 +240,14 @@ class SqliteTransaction(Writing):
         """Return the number of this name; 0 where there is none."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return row[0] if row else 0
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file alone, and comes first
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
 @contextmanager
