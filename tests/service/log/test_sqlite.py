@@ -99,3 +99,19 @@ def test_one_process_leads_at_a_time(tmp_path: Path) -> None:
     one.close()
     assert other.try_to_lead()
     other.close()
+
+
+def test_transactions_of_all_sizes_share_a_few_statements(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    said: list[str] = []
+    log._connection().set_trace_callback(said.append)
+    names = [n.to_bytes(12, "big") for n in range(100)]
+    for n in range(1, 101):
+        with log.transaction() as transaction:
+            transaction.foresee(names[:n])
+            for name in names[:n]:
+                transaction.append("m", Pinned(n), name)
+    powers = {1, 2, 4, 8, 16, 32, 64}
+    assert {each.count("x'") for each in said if "impression IN (" in each} == powers
+    assert {each.count("x'") // 2 for each in said if each.startswith("INSERT INTO log")} == powers
+    log.close()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
@@ -21,10 +21,11 @@ from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
+T = TypeVar("T")
 FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
-ROWS_AT_ONCE = 100  # to a statement: SQLite counts its variables
+ROWS_AT_ONCE = 64  # to a statement: SQLite counts its variables
 PAGES_AT_ONCE = 2000  # given back while others wait
 
 SCHEMA = f"""
@@ -198,14 +199,12 @@ class SqliteTransaction(Writing):
         self.tally.write(self._connection.execute, "sums", self._end.at)
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[start : start + ROWS_AT_ONCE]
+        for some in _pieces(rows):
             values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
             self._connection.execute(f"INSERT INTO log VALUES {values}", [each for row in some for each in row])
 
     def _read_about(self, impressions: list[bytes]) -> Iterator[Any]:
-        for start in range(0, len(impressions), ROWS_AT_ONCE):
-            some = impressions[start : start + ROWS_AT_ONCE]
+        for some in _pieces(impressions):
             names = ", ".join("?" * len(some))
             query = f"SELECT {COLUMNS} FROM log WHERE impression IN ({names}) ORDER BY position"
             yield from self._connection.execute(query, some)
@@ -240,6 +239,14 @@ class SqliteTransaction(Writing):
         """Return the number of this name; 0 where there is none."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return row[0] if row else 0
+
+
+def _pieces(items: list[T]) -> Iterator[list[T]]:
+    """Yield the items in pieces of 64, 32, 16, …: Python keeps every statement, and what was bound to it last."""
+    while items:
+        n = min(ROWS_AT_ONCE, 1 << (len(items).bit_length() - 1))
+        yield items[:n]
+        items = items[n:]
 
 
 def _connected(path: Path) -> sqlite3.Connection:
