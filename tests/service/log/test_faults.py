@@ -17,6 +17,7 @@ from service_small import created, impression, lived, shown, spec
 from perturank.service import snapshots
 from perturank.service.entries import Snapshot
 from perturank.service.learner import Learner
+from perturank.service.log.checkpointing import PAGES_TO_MERGE
 from perturank.service.log.committing import Committer
 from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
 from perturank.service.log.wal import HEADER, n_unfinished_bytes
@@ -54,6 +55,30 @@ def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_
     assert list(faults(log)) == []
     committer.close()
     log.close()
+
+
+def test_a_full_disk_keeps_what_cannot_be_merged_until_there_is_room(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, content = SqliteLog(small_disk / "log.db"), os.urandom(500_000)
+    with log.transaction() as transaction:
+        transaction.store("x", content)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(log.room() - 4096))
+    merge(log)
+    assert ["cannot be merged" in record.message for record in caplog.records] == [True]
+    assert log.stored("x") == content
+    ballast.unlink()
+    merge(log)
+    assert len(caplog.records) == 1
+    assert log.path.stat().st_size > len(content)
+    assert log.stored("x") == content
+    log.close()
+
+
+def merge(log: SqliteLog) -> None:
+    log._checkpointer.wrote(PAGES_TO_MERGE, 0)
+    log._checkpointer.wait()
 
 
 class Noting(SqliteLog):

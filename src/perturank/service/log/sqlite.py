@@ -15,6 +15,7 @@ from typing import IO, Any, TypeVar
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
+from perturank.service.log.checkpointing import MOST_PAGES, Checkpointer
 from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, paged, record
 from perturank.service.log.writing import Writing
@@ -52,6 +53,7 @@ class SqliteLog:
         self._lead: IO[str] | None = None
         self._connections = Connections(partial(_connected, path))
         self._connection = self._connections.mine
+        self._checkpointer = Checkpointer(partial(_connected, path))
         try:
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
@@ -79,9 +81,10 @@ class SqliteLog:
         """Begin to write; durable when the block has ended."""
         try:
             with _exclusive(self._connection()) as connection:
-                writing = SqliteTransaction(connection)
+                writing, n_before = SqliteTransaction(connection), connection.total_changes
                 yield writing
                 writing.finish()
+            self._checkpointer.wrote(connection.total_changes - n_before, writing.n_bytes)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 raise NotReady("another process has been writing for long", "send it again in a moment") from None
@@ -151,6 +154,7 @@ class SqliteLog:
             connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
             if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
                 return True
+            self._checkpointer.wait()  # two at once are one too many
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # old pages are in the -wal file too
         except sqlite3.OperationalError as error:
             raise LogFull(f"the log cannot be made smaller ({error})", "make room, or try again") from None
@@ -182,6 +186,7 @@ class SqliteLog:
         if self._lead is not None:
             self._lead.close()
             self._lead = None
+        self._checkpointer.close()
         self._connections.close()
 
 
@@ -190,6 +195,7 @@ class SqliteTransaction(Writing):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.n_bytes = 0  # written beside the rows' small parts
         row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
         super().__init__(*(row or (0, 0)))
 
@@ -199,6 +205,7 @@ class SqliteTransaction(Writing):
         self.tally.write(self._connection.execute, "sums", self._end.at)
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+        self.n_bytes += sum(len(body) for *_, body in rows)
         for some in _pieces(rows):
             values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
             self._connection.execute(f"INSERT INTO log VALUES {values}", [each for row in some for each in row])
@@ -225,6 +232,7 @@ class SqliteTransaction(Writing):
 
     def store(self, name: str, content: bytes) -> None:
         """Keep bytes under a name."""
+        self.n_bytes += len(content)
         self._connection.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?)", (name, content))
 
     def remove(self, name: str) -> None:
@@ -254,6 +262,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file alone, and comes first
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
     return connection
 
 
