@@ -73,26 +73,29 @@ class SqliteLog:
             raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
 
     def _meta(self, name: str) -> Any:
-        row = self._connection().execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        row = self._one("SELECT value FROM meta WHERE name = ?", (name,))
         return row and row[0]
+
+    def _all(self, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+        with _refusing("read"):
+            return self._connection().execute(query, arguments).fetchall()
+
+    def _one(self, query: str, arguments: tuple[Any, ...] = ()) -> Any:
+        rows = self._all(query, arguments)
+        return rows[0] if rows else None
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
         """Begin to write; durable when the block has ended."""
-        try:
-            with _exclusive(self._connection()) as connection:
-                writing, n_before = SqliteTransaction(connection), connection.total_changes
-                yield writing
-                writing.finish()
-            self._checkpointer.wrote(connection.total_changes - n_before, writing.n_bytes)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise NotReady("another process has been writing for long", "send it again in a moment") from None
-            raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
+        with _refusing("written"), _exclusive(self._connection()) as connection:
+            writing, n_before = SqliteTransaction(connection), connection.total_changes
+            yield writing
+            writing.finish()
+        self._checkpointer.wrote(connection.total_changes - n_before, writing.n_bytes)
 
     def tail(self) -> int:
         """Return the last position."""
-        return self._connection().execute("SELECT max(position) FROM log").fetchone()[0] or 0
+        return self._one("SELECT max(position) FROM log")[0] or 0
 
     def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
         """Yield the records behind a position, in order."""
@@ -102,7 +105,7 @@ class SqliteLog:
 
         def fetch(after: int) -> list[Any]:
             arguments = (after, end) if model is None else (after, end, model)
-            return self._connection().execute(f"{query} ORDER BY position LIMIT {PAGE}", arguments).fetchall()
+            return self._all(f"{query} ORDER BY position LIMIT {PAGE}", arguments)
 
         return paged(fetch, after, end)
 
@@ -111,27 +114,26 @@ class SqliteLog:
         # Without the hint SQLite walks through all impressions.
         where = f"position > ? AND kind NOT IN {FREQUENT}"
         query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
-        return [record(row) for row in self._connection().execute(query, (after,))]
+        return [record(row) for row in self._all(query, (after,))]
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
         """Return a model's records of one kind behind a position."""
         query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ? AND position > ?"
-        rows = self._connection().execute(f"{query} ORDER BY position", (model, KINDS[kind], after))
-        return [record(row) for row in rows]
+        return [record(row) for row in self._all(f"{query} ORDER BY position", (model, KINDS[kind], after))]
 
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""
-        row = self._connection().execute("SELECT content FROM blobs WHERE name = ?", (name,)).fetchone()
+        row = self._one("SELECT content FROM blobs WHERE name = ?", (name,))
         return row and row[0]
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
         query = "SELECT name FROM blobs WHERE substr(name, 1, ?) = ? ORDER BY name"
-        return [row[0] for row in self._connection().execute(query, (len(prefix), prefix))]
+        return [row[0] for row in self._all(query, (len(prefix), prefix))]
 
     def sums(self, spans: tuple[int, ...], since: int = 0) -> list[sums.Sums]:
         """Return the running sums over these spans."""
-        return sums.read(self._connection().execute, "sums", spans, since)
+        return sums.read(self._all, "sums", spans, since)
 
     def is_led(self) -> bool:
         """Return whether the lock file is held."""
@@ -146,8 +148,8 @@ class SqliteLog:
 
     def give_back(self) -> bool:
         """Give some free pages back to the disk; return whether there are more."""
-        connection = self._connection()
-        try:
+        with _refusing("made smaller"):
+            connection = self._connection()
             if connection.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):  # made by an earlier version
                 connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                 connection.execute("VACUUM")
@@ -156,8 +158,6 @@ class SqliteLog:
                 return True
             self._checkpointer.wait()  # two at once are one too many
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # old pages are in the -wal file too
-        except sqlite3.OperationalError as error:
-            raise LogFull(f"the log cannot be made smaller ({error})", "make room, or try again") from None
         return False
 
     def try_to_lead(self) -> bool:
@@ -264,6 +264,23 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
     return connection
+
+
+@contextmanager
+def _refusing(done: str) -> Iterator[None]:
+    """Say what an error of SQLite means to whoever wanted this to be done; a faulty statement is our own fault."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        kind = code & 0xFF  # the rest says more exactly what it was
+        if kind == sqlite3.SQLITE_ERROR:
+            raise
+        if kind == sqlite3.SQLITE_BUSY:
+            raise NotReady("another process has been writing for long", "send it again in a moment") from None
+        if kind == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:  # of the file beside the -wal file
+            raise LogFull(f"the log cannot be {done} ({error})", "make room and send it again") from None
+        raise NotReady(f"the log cannot be {done} ({error})", "check its file and the disk") from None
 
 
 @contextmanager
