@@ -41,23 +41,26 @@ class Committer:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
-        self._closed = threading.Event()
+        self._is_closed = False
+        self._submitting = threading.Lock()  # nothing gets behind the end, where nobody would look
         self._committed = -math.inf
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
     def submit(self, action: Action[T], impression: bytes | None = None) -> Future[T]:
         """Return the future result of the action; one that asks about an impression says so beforehand."""
-        if self._closed.is_set():
-            raise NotReady("the service is stopping", "send it again in a moment")
         future: Future[T] = Future()
-        self._waiting.put(Waiting(action, future, impression))
+        with self._submitting:
+            if self._is_closed:
+                raise NotReady("the service is stopping", "send it again in a moment")
+            self._waiting.put(Waiting(action, future, impression))
         return future
 
     def close(self) -> None:
         """Finish what was submitted, then stop."""
-        self._closed.set()
-        self._waiting.put(None)
+        with self._submitting:
+            self._is_closed = True
+            self._waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:
