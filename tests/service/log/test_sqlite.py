@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -185,3 +187,15 @@ def test_transactions_of_all_sizes_share_a_few_statements(tmp_path: Path) -> Non
     assert {each.count("x'") for each in said if "impression IN (" in each} == powers
     assert {each.count("x'") // 2 for each in said if each.startswith("INSERT INTO log")} == powers
     log.close()
+
+
+def test_asking_who_leads_keeps_nobody_from_leading(tmp_path: Path) -> None:
+    one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
+    asking = one._locked(fcntl.LOCK_SH)  # as `is_led` does, for a moment
+    assert asking is not None
+    threading.Timer(0.03, asking.close).start()
+    assert other.try_to_lead()
+    assert one.is_led()
+    other.close()
+    assert not one.is_led()
+    one.close()

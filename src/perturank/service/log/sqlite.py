@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +26,7 @@ from perturank.service.sealing import SECRET_BYTES
 T = TypeVar("T")
 FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
+SECONDS_TO_LEAD, TRIES_TO_LEAD = 0.1, 10
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
 ROWS_AT_ONCE = 64  # to a statement: SQLite counts its variables
 PAGES_AT_ONCE = 2000  # given back while others wait
@@ -139,12 +141,10 @@ class SqliteLog:
         """Return whether the lock file is held."""
         if self._lead is not None:
             return True
-        with self.path.with_name(self.path.name + "-learner").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-        return False
+        file = self._locked(fcntl.LOCK_SH)
+        if file is not None:
+            file.close()
+        return file is None
 
     def give_back(self) -> bool:
         """Give some free pages back to the disk; return whether there are more."""
@@ -162,15 +162,23 @@ class SqliteLog:
 
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock file beside the log; it is free when the holder is gone."""
-        if self._lead is None:
-            file = self.path.with_name(self.path.name + "-learner").open("a")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.close()
-                return False
-            self._lead = file
-        return True
+        for _ in range(TRIES_TO_LEAD):  # whoever asks `is_led` holds it too, for a moment
+            if self._lead is None:
+                self._lead = self._locked(fcntl.LOCK_EX)
+            if self._lead is not None:
+                return True
+            time.sleep(SECONDS_TO_LEAD / TRIES_TO_LEAD)
+        return False
+
+    def _locked(self, how: int) -> IO[str] | None:
+        """Return the lock file, held until it is closed; None: somebody else holds it."""
+        file = self.path.with_name(self.path.name + "-learner").open("a")
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return file
 
     def room(self) -> int:
         """Return the bytes left on the file's disk."""
