@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
-from perturank.service.changing import last_version
+from perturank.service.changing import current, last_version
 from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
 from perturank.service.log import Log, Transaction
@@ -139,6 +139,8 @@ class Learner:
         content = resuming.stored(state)
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
+            if current(transaction, state.model) is None:
+                return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.state_name(state.model), content)
         self._stored[state.model] = state.learned
 

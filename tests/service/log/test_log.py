@@ -73,6 +73,16 @@ def test_bytes_and_numbers_are_kept_by_name(log: Log) -> None:
     assert log.names("") == ["n/1"]
 
 
+def test_all_bytes_of_a_model_go_with_it_even_those_of_this_moment(log: Log) -> None:
+    with log.transaction() as transaction:
+        for name in ("m/1", "m/version/1", "m%/1", "mm/1"):
+            transaction.store(name, b"")
+    with log.transaction() as transaction:
+        transaction.store("m/state", b"")
+        transaction.remove_all("m/")
+    assert log.names("") == ["m%/1", "mm/1"]
+
+
 def test_time_never_runs_backwards_in_the_log(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     shown(log)
     monkeypatch.setattr(time, "time_ns", lambda: 1_000_000)  # 1970

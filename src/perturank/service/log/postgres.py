@@ -234,6 +234,10 @@ class PostgresTransaction(Writing):
         """Forget the bytes of this name."""
         self._connection.execute("DELETE FROM perturank_blobs WHERE name = %s", (name,))
 
+    def remove_all(self, prefix: str) -> None:
+        """Forget the bytes of all names that begin so."""
+        self._connection.execute("DELETE FROM perturank_blobs WHERE starts_with(name, %s)", (prefix,))
+
     def remember(self, name: str, value: int) -> None:
         """Keep a number under a name."""
         query = "INSERT INTO perturank_numbers VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value"

@@ -247,6 +247,10 @@ class SqliteTransaction(Writing):
         """Forget the bytes of this name."""
         self._connection.execute("DELETE FROM blobs WHERE name = ?", (name,))
 
+    def remove_all(self, prefix: str) -> None:
+        """Forget the bytes of all names that begin so."""
+        self._connection.execute("DELETE FROM blobs WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+
     def remember(self, name: str, value: int) -> None:
         """Keep a number under a name."""
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
