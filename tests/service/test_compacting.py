@@ -271,7 +271,7 @@ def test_a_deleted_model_leaves_nothing_but_its_changes(log: Log) -> None:
     created(log)
     learned(log, spec(), 2)
     with log.transaction() as transaction:
-        changing.delete(transaction, "m", log.names("m/"))
+        changing.delete(transaction, "m")
     found = compact(log, "m", NOTHING)
     assert found is not None
     assert [type(record.entry) for record in log.read()] == [Changed, Snapshot, Deleted, Compacted]
@@ -287,7 +287,7 @@ def test_the_learner_takes_out_what_a_deleted_model_has_left(either: Log) -> Non
     lived(either, spec(), 3)
     learner.step()
     with either.transaction() as transaction:
-        changing.delete(transaction, "m", either.names("m/"))
+        changing.delete(transaction, "m")
     for _ in range(10):
         learner.step()
     assert learner.is_tidy
@@ -305,7 +305,7 @@ def test_a_source_that_is_erased_from_a_deleted_model_does_not_keep_the_rest(eit
     learner = Learner(either, Retention(impressions=0))
     lived(either, spec(), 3)
     with either.transaction() as transaction:
-        changing.delete(transaction, "m", either.names("m/"))
+        changing.delete(transaction, "m")
         changing.erase(transaction, "m", b"s" * 16)
     for _ in range(10):
         learner.step()

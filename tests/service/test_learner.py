@@ -9,14 +9,16 @@ import small
 from service_small import PLACES, bits, clicked, created, impression, lived, rows, served, shown, spec
 
 from perturank.core import Interaction, Query
-from perturank.service import resuming, snapshots
+from perturank.service import changing, resuming, snapshots
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack, Snapshot
+from perturank.service.keeping import Keeper
 from perturank.service.learner import Learner, Superseded
 from perturank.service.lessons import LEAST_ROOM
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.refusals import NotReady
 from perturank.service.replaying import rebuilt, recalled, same_as_stored
+from perturank.service.retention import Retention
 from perturank.service.sealing import fresh
 from perturank.simulation import LEARNING, streams
 
@@ -216,6 +218,19 @@ def test_a_deleted_model_learns_no_more_and_its_versions_count_on(log: Log) -> N
     lived(log, spec(), 1, 6, generation=position)
     Learner(log).step()
     assert versions(log) == [1, 2]
+
+
+def test_a_learner_that_has_not_seen_a_model_deleted_stores_nothing_for_it(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    lived(log, spec(), 2)
+    learner.step()
+    learner.states["m"].learned += 1  # as if there were something to store
+    with log.transaction() as transaction:
+        changing.delete(transaction, "m")
+    learner.close()
+    Keeper(log, Retention(impressions=1), lambda transaction: None).look(list(learner.states.values()))
+    assert log.names("") == []
 
 
 def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> None:

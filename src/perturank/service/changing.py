@@ -34,13 +34,12 @@ def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = Fa
     return not keeps
 
 
-def delete(transaction: Transaction, model: str, names: list[str]) -> None:
-    """Delete a model and the bytes of these names; its impressions stay in the log until that is compacted."""
+def delete(transaction: Transaction, model: str) -> None:
+    """Delete a model with all that was stored for it; its impressions stay in the log until that is compacted."""
     must_exist(transaction, model)
     transaction.append(model, Deleted())
     transaction.tally.forget(model)
-    for name in names:
-        transaction.remove(name)
+    transaction.remove_all(f"{model}/")
 
 
 def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from perturank.service import compacting, resuming, snapshots
+from perturank.service import changing, compacting, resuming, snapshots
 from perturank.service.compacting import Guard
 from perturank.service.log import Log
 from perturank.service.retention import Retention
@@ -85,6 +85,8 @@ class Keeper:
             return
         with self._log.transaction() as transaction:
             self._guard(transaction)
+            if changing.current(transaction, state.model) is None:
+                return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.mark_name(state.model, state.version), resuming.stored(state))
         marks.append(Mark(state.version, state.when, state.learned, state.generation))
         old = [mark for mark in marks if retention.lets_go(*mark.behind(state))]

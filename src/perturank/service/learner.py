@@ -140,6 +140,8 @@ class Learner:
         content = resuming.stored(state)
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
+            if current(transaction, state.model) is None:
+                return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.state_name(state.model), content)
         self._stored[state.model] = state.generation, state.learned
 

@@ -171,8 +171,7 @@ class Service:
 
     def delete(self, model: str) -> None:
         """Delete a model with everything that was stored for it."""
-        names = self.log.names(f"{model}/")
-        self.committer.submit(lambda transaction: changing.delete(transaction, model, names)).result()
+        self.committer.submit(lambda transaction: changing.delete(transaction, model)).result()
         self.refresh()
 
     def pin(self, model: str, version: int | None) -> None:

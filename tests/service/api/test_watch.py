@@ -139,7 +139,7 @@ def test_a_deleted_model_does_not_come_back_in_the_sums(lived: TestClient, servi
     shown = service.rank(held, ["a", "b"], rows(2), None).result()
     service.feedback("m", shown.impression, ["a"], True).result()
     with service.log.transaction() as transaction:
-        changing.delete(transaction, "m", [])  # by another process: this one does not know it yet
+        changing.delete(transaction, "m")  # by another process: this one does not know it yet
     for refused in (
         service.rank(held, ["a", "b"], rows(2), None),
         service.feedback("m", shown.impression, ["b"], True),
@@ -163,7 +163,7 @@ def test_a_model_that_is_deleted_while_the_learner_looks_has_no_sums(log: Log, m
     def late(states: Iterable[State]) -> list[str]:
         found = idle(states)
         with log.transaction() as transaction:
-            changing.delete(transaction, "m", [])
+            changing.delete(transaction, "m")
         return found
 
     monkeypatch.setattr(learner.progress, "idle", late)

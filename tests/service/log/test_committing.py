@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
@@ -102,5 +103,24 @@ def test_closing_finishes_what_was_submitted(log: Log) -> None:
     futures = [committer.submit(add) for _ in range(20)]
     committer.close()
     assert [future.result() for future in futures] == list(range(1, 21))
+    with pytest.raises(NotReady):
+        committer.submit(add)
+
+
+def test_what_is_submitted_while_it_closes_is_done(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(queue.SimpleQueue[Any]):
+        """Lets somebody close the committer just before anything gets in."""
+
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            if item is not None:
+                closing.start()
+                closing.join(0.1)
+            super().put(item)
+
+    monkeypatch.setattr(queue, "SimpleQueue", Slow)
+    committer = Committer(log)
+    closing = threading.Thread(target=committer.close)
+    assert committer.submit(add).result(timeout=10) == 1
+    closing.join()
     with pytest.raises(NotReady):
         committer.submit(add)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,6 +19,7 @@ from service_small import created, impression, lived, shown, spec
 from perturank.service import snapshots
 from perturank.service.entries import Snapshot
 from perturank.service.learner import Learner
+from perturank.service.log.checkpointing import PAGES_TO_MERGE
 from perturank.service.log.committing import Committer
 from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
 from perturank.service.log.wal import HEADER, n_unfinished_bytes
@@ -54,6 +57,59 @@ def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_
     assert list(faults(log)) == []
     committer.close()
     log.close()
+
+
+def test_a_full_disk_keeps_what_cannot_be_merged_until_there_is_room(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, content = SqliteLog(small_disk / "log.db"), os.urandom(500_000)
+    with log.transaction() as transaction:
+        transaction.store("x", content)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(log.room() - 4096))
+    merge(log)
+    assert ["cannot be merged" in record.message for record in caplog.records] == [True]
+    assert log.stored("x") == content
+    ballast.unlink()
+    merge(log)
+    assert len(caplog.records) == 1
+    assert log.path.stat().st_size > len(content)
+    assert log.stored("x") == content
+    log.close()
+
+
+def merge(log: SqliteLog) -> None:
+    log._checkpointer.wrote(PAGES_TO_MERGE, 0)
+    log._checkpointer.wait()
+
+
+def test_a_process_killed_while_it_merges_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib\n"
+        "from perturank.service.entries import Pinned\n"
+        "from perturank.service.log import checkpointing\n"
+        "from perturank.service.log.sqlite import SqliteLog\n"
+        "checkpointing.PAGES_TO_MERGE = 5\n"
+        "log = SqliteLog(pathlib.Path(sys.argv[1]))\n"
+        "while True:\n"
+        "    with log.transaction() as transaction:\n"
+        "        position = transaction.append('m', Pinned(1))\n"
+        "        transaction.store('x', position.to_bytes(20_000, 'big'))\n"
+        "    print(position, flush=True)\n"
+    )
+    path = tmp_path / "log.db"
+    child = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    for _ in range(100):
+        next(child.stdout)
+    child.kill()
+    last = 100 + sum(line.endswith("\n") for line in child.stdout)
+    child.wait()
+    with closing(SqliteLog(path)) as log:
+        assert last <= log.tail() <= last + 1  # one may have been committed and not said
+        assert [record.position for record in log.read()] == list(range(1, log.tail() + 1))
+        assert log.stored("x") == log.tail().to_bytes(20_000, "big")
+        assert log._connection().execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 class Noting(SqliteLog):

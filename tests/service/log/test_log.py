@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 
 import pytest
@@ -93,6 +95,16 @@ def test_bytes_and_numbers_are_kept_by_name(log: Log) -> None:
     assert log.names("") == ["n/1"]
 
 
+def test_all_bytes_of_a_model_go_with_it_even_those_of_this_moment(log: Log) -> None:
+    with log.transaction() as transaction:
+        for name in ("m/1", "m/version/1", "m%/1", "mm/1"):
+            transaction.store(name, b"")
+    with log.transaction() as transaction:
+        transaction.store("m/state", b"")
+        transaction.remove_all("m/")
+    assert log.names("") == ["m%/1", "mm/1"]
+
+
 def test_time_never_runs_backwards_in_the_log(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     shown(log)
     monkeypatch.setattr(time, "time_ns", lambda: 1_000_000)  # 1970
@@ -135,3 +147,34 @@ def test_what_was_cut_is_not_seen_any_more_by_its_own_transaction(log: Log) -> N
         assert (transaction.about(known), transaction.about(new)) == ([], [])
         assert transaction.newest("m", Closed) is None
     assert [record.position for record in log.read()] == [1]
+
+
+def n_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_threads_that_have_ended_leave_no_connections_behind(log: Log) -> None:
+    before = n_descriptors()
+    for _ in range(50):
+        thread = threading.Thread(target=log.tail)
+        thread.start()
+        thread.join()
+    assert n_descriptors() <= before + 3  # at most those of one more connection
+
+
+def test_a_log_that_is_closed_leaves_a_transaction_to_its_thread(log: Log) -> None:
+    begun, closed = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with log.transaction() as transaction:
+            begun.set()
+            closed.wait()
+            transaction.append("m", Closed(1))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    begun.wait()
+    log.close()
+    closed.set()
+    thread.join()
+    assert log.tail() == 1

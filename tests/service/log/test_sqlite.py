@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from perturank.errors import BadInput
 from perturank.service.entries import Impression, Pinned
 from perturank.service.log.opening import open_log
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.refusals import NotReady
+from perturank.service.refusals import LogFull, NotReady
 
 
 def test_two_processes_write_one_order(tmp_path: Path) -> None:
@@ -91,6 +95,74 @@ def test_a_log_that_is_long_being_written_is_busy_and_not_full(tmp_path: Path, m
     other.close()
 
 
+@pytest.mark.parametrize(
+    ("code", "refusal"),
+    [
+        (sqlite3.SQLITE_BUSY_RECOVERY, NotReady),
+        (sqlite3.SQLITE_IOERR_READ, NotReady),
+        (sqlite3.SQLITE_READONLY_DBMOVED, NotReady),
+        (sqlite3.SQLITE_FULL, LogFull),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, LogFull),  # what a full disk says where no -shm file can be made
+        (sqlite3.SQLITE_ERROR, sqlite3.OperationalError),
+    ],
+)
+def test_only_a_full_disk_asks_for_room(tmp_path: Path, code: int, refusal: type[Exception]) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    error = sqlite3.OperationalError("no")
+    error.sqlite_errorcode = code
+    with pytest.raises(Exception, match="no") as raised, log.transaction():
+        raise error
+    assert type(raised.value) is refusal
+    assert ("make room" in str(raised.value)) == (refusal is LogFull)
+    log.close()
+
+
+def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    log._connection().execute("PRAGMA query_only = ON")
+    with (
+        pytest.raises(NotReady, match="attempt to write a readonly database"),
+        log.transaction() as transaction,
+    ):
+        transaction.store("x", b"1")
+    log.close()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        SqliteLog.tail,
+        SqliteLog.rare,
+        lambda log: list(log.read(through=1)),
+        lambda log: log.all_of("m", Pinned),
+        lambda log: log.stored("x"),
+        lambda log: log.names(""),
+        lambda log: log.sums((60,)),
+        SqliteLog.give_back,
+    ],
+)
+def test_a_log_that_cannot_be_read_is_not_ready_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[SqliteLog], object]
+) -> None:
+    monkeypatch.setattr("perturank.service.log.sqlite.SECONDS_TO_WAIT", 0.05)
+    log = SqliteLog(tmp_path / "log.db")
+    log.close()
+    with closing(sqlite3.connect(tmp_path / "log.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(NotReady, match="another process"):
+            read(log)
+        other.execute("COMMIT")
+    (tmp_path / "log.db").rename(tmp_path / "away.db")
+    (tmp_path / "log.db").mkdir()
+    with pytest.raises(NotReady, match="unable to open"):
+        read(log)
+    (tmp_path / "log.db").rmdir()
+    (tmp_path / "away.db").rename(tmp_path / "log.db")
+    read(log)
+    log.close()
+
+
 def test_one_process_leads_at_a_time(tmp_path: Path) -> None:
     one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
     assert one.try_to_lead()
@@ -99,3 +171,31 @@ def test_one_process_leads_at_a_time(tmp_path: Path) -> None:
     one.close()
     assert other.try_to_lead()
     other.close()
+
+
+def test_transactions_of_all_sizes_share_a_few_statements(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    said: list[str] = []
+    log._connection().set_trace_callback(said.append)
+    names = [n.to_bytes(12, "big") for n in range(100)]
+    for n in range(1, 101):
+        with log.transaction() as transaction:
+            transaction.foresee(names[:n])
+            for name in names[:n]:
+                transaction.append("m", Pinned(n), name)
+    powers = {1, 2, 4, 8, 16, 32, 64}
+    assert {each.count("x'") for each in said if "impression IN (" in each} == powers
+    assert {each.count("x'") // 2 for each in said if each.startswith("INSERT INTO log")} == powers
+    log.close()
+
+
+def test_asking_who_leads_keeps_nobody_from_leading(tmp_path: Path) -> None:
+    one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
+    asking = one._locked(fcntl.LOCK_SH)  # as `is_led` does, for a moment
+    assert asking is not None
+    threading.Timer(0.03, asking.close).start()
+    assert other.try_to_lead()
+    assert one.is_led()
+    other.close()
+    assert not one.is_led()
+    one.close()

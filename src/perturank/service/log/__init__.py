@@ -38,6 +38,9 @@ class Transaction(Protocol):
     def remove(self, name: str) -> None:
         """Forget the bytes of this name."""
 
+    def remove_all(self, prefix: str) -> None:
+        """Forget the bytes of all names that begin so."""
+
     def remember(self, name: str, value: int) -> None:
         """Keep a number under a name."""
 

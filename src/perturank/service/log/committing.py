@@ -42,7 +42,8 @@ class Committer:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
-        self._closed = threading.Event()
+        self._is_closed = False
+        self._submitting = threading.Lock()  # nothing gets behind the end, where nobody would look
         self._committed = -math.inf
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
@@ -54,16 +55,18 @@ class Committer:
 
         `then` is told the result when it is durable, also where nobody waits for the future any more.
         """
-        if self._closed.is_set():
-            raise NotReady("the service is stopping", "send it again in a moment")
         future: Future[T] = Future()
-        self._waiting.put(Waiting(action, future, impression, then))
+        with self._submitting:
+            if self._is_closed:
+                raise NotReady("the service is stopping", "send it again in a moment")
+            self._waiting.put(Waiting(action, future, impression, then))
         return future
 
     def close(self) -> None:
         """Finish what was submitted, then stop."""
-        self._closed.set()
-        self._waiting.put(None)
+        with self._submitting:
+            self._is_closed = True
+            self._waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:

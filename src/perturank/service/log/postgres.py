@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from psycopg import errors
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
+from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
@@ -54,8 +55,8 @@ class PostgresLog:
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._url = url
-        self._mine = threading.local()
-        self._connections: list[psycopg.Connection[Any]] = []
+        self._connections = Connections(partial(_connected, url), lambda connection: connection.closed)
+        self._connection = self._connections.mine
         self._lead: psycopg.Connection[Any] | None = None
         self._prepare(create)
         held, self.secret = self._one("SELECT format, secret FROM perturank_head")
@@ -79,24 +80,6 @@ class PostgresLog:
             connection.execute(SUMS)
             row = (0, 0, FORMAT, os.urandom(SECRET_BYTES))
             connection.execute("INSERT INTO perturank_head (position, at, format, secret) VALUES (%s, %s, %s, %s)", row)
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        try:
-            connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
-            connection.execute(SESSION)
-        except psycopg.OperationalError:
-            raise NotReady("the database cannot be reached", "check that it runs and its address") from None
-        self._connections.append(connection)
-        return connection
-
-    def _connection(self) -> psycopg.Connection[Any]:
-        """Return this thread's own connection; a broken one is replaced."""
-        connection: psycopg.Connection[Any] | None = getattr(self._mine, "connection", None)
-        if connection is None or connection.closed:
-            if connection in self._connections:
-                self._connections.remove(connection)
-            connection = self._mine.connection = self._connect()
-        return connection
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresTransaction]:
@@ -193,7 +176,7 @@ class PostgresLog:
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock; the database frees it when the connection ends."""
         if self._lead is None or self._lead.closed:
-            self._lead = self._connect()
+            self._lead = _connected(self._url)
         try:
             if _leads(self._lead):  # held locks are counted; one is enough
                 return True
@@ -211,11 +194,11 @@ class PostgresLog:
         return int(self._one(query)[0])
 
     def close(self) -> None:
-        """Close every connection, and let another learner lead."""
-        while self._connections:
-            self._connections.pop().close()
-        self._lead = None
-        self._mine = threading.local()
+        """Close the connections, and let another learner lead."""
+        if self._lead is not None:
+            self._lead.close()
+            self._lead = None
+        self._connections.close()
 
 
 class PostgresTransaction(Writing):
@@ -264,6 +247,10 @@ class PostgresTransaction(Writing):
         """Forget the bytes of this name."""
         self._connection.execute("DELETE FROM perturank_blobs WHERE name = %s", (name,))
 
+    def remove_all(self, prefix: str) -> None:
+        """Forget the bytes of all names that begin so."""
+        self._connection.execute("DELETE FROM perturank_blobs WHERE starts_with(name, %s)", (prefix,))
+
     def remember(self, name: str, value: int) -> None:
         """Keep a number under a name."""
         query = "INSERT INTO perturank_numbers VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value"
@@ -273,6 +260,15 @@ class PostgresTransaction(Writing):
         """Return the number of this name; 0 where there is none."""
         row = self._connection.execute("SELECT value FROM perturank_numbers WHERE name = %s", (name,)).fetchone()
         return int(row[0]) if row else 0
+
+
+def _connected(url: str) -> psycopg.Connection[Any]:
+    try:
+        connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
+        connection.execute(SESSION)
+    except psycopg.OperationalError:
+        raise NotReady("the database cannot be reached", "check that it runs and its address") from None
+    return connection
 
 
 def _leads(connection: psycopg.Connection[Any]) -> bool:

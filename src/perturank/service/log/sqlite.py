@@ -6,24 +6,29 @@ import fcntl
 import os
 import shutil
 import sqlite3
-import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
 from perturank.service.log import sums
+from perturank.service.log.checkpointing import MOST_PAGES, Checkpointer
+from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 
+T = TypeVar("T")
 FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
+SECONDS_TO_LEAD, TRIES_TO_LEAD = 0.1, 10
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
-ROWS_AT_ONCE = 100  # to a statement: SQLite counts its variables
+ROWS_AT_ONCE = 64  # to a statement: SQLite counts its variables
 LAST = "\U0010ffff"  # no name goes on with it
 PAGES_AT_ONCE = 2000  # given back while others wait
 
@@ -49,8 +54,9 @@ class SqliteLog:
             raise BadInput(f"there is no log {path}", "check the path, or start one with `perturank serve`")
         self.path = path
         self._lead: IO[str] | None = None
-        self._mine = threading.local()
-        self._connections: list[tuple[threading.Thread, sqlite3.Connection]] = []
+        self._connections = Connections(partial(_connected, path))
+        self._connection = self._connections.mine
+        self._checkpointer = Checkpointer(partial(_connected, path))
         try:
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
@@ -69,40 +75,30 @@ class SqliteLog:
         if self._meta("format") != FORMAT:
             raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
 
-    def _connection(self) -> sqlite3.Connection:
-        """Return this thread's own connection."""
-        connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(
-                self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
-            )
-            connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file alone, and comes first
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            self._mine.connection = connection
-            self._connections.append((threading.current_thread(), connection))
-        return connection
-
     def _meta(self, name: str) -> Any:
-        row = self._connection().execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        row = self._one("SELECT value FROM meta WHERE name = ?", (name,))
         return row and row[0]
+
+    def _all(self, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
+        with _refusing("read"):
+            return self._connection().execute(query, arguments).fetchall()
+
+    def _one(self, query: str, arguments: tuple[Any, ...] = ()) -> Any:
+        rows = self._all(query, arguments)
+        return rows[0] if rows else None
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
         """Begin to write; durable when the block has ended."""
-        try:
-            with _exclusive(self._connection()) as connection:
-                writing = SqliteTransaction(connection)
-                yield writing
-                writing.finish()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise NotReady("another process has been writing for long", "send it again in a moment") from None
-            raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
+        with _refusing("written"), _exclusive(self._connection()) as connection:
+            writing, n_before = SqliteTransaction(connection), connection.total_changes
+            yield writing
+            writing.finish()
+        self._checkpointer.wrote(connection.total_changes - n_before, writing.n_bytes)
 
     def tail(self) -> int:
         """Return the last position."""
-        return self._connection().execute("SELECT max(position) FROM log").fetchone()[0] or 0
+        return self._one("SELECT max(position) FROM log")[0] or 0
 
     def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
         """Yield the records behind a position, in order."""
@@ -112,7 +108,7 @@ class SqliteLog:
 
         def fetch(after: int) -> list[Any]:
             arguments = (after, end) if model is None else (after, end, model)
-            return self._connection().execute(f"{query} ORDER BY position LIMIT {PAGE}", arguments).fetchall()
+            return self._all(f"{query} ORDER BY position LIMIT {PAGE}", arguments)
 
         return paged(fetch, after, end)
 
@@ -122,7 +118,7 @@ class SqliteLog:
         for start in range(0, len(positions), PAGE):
             some = positions[start : start + PAGE]
             query = f"SELECT {COLUMNS} FROM log WHERE position IN ({', '.join('?' * len(some))})"
-            found += [record(row) for row in self._connection().execute(query, some)]
+            found += [record(row) for row in self._all(query, tuple(some))]
         return found
 
     def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
@@ -130,72 +126,77 @@ class SqliteLog:
         # Without the hint SQLite walks through all impressions.
         where = f"position > ? AND kind NOT IN {FREQUENT}{among(kinds)}"
         query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
-        return [record(row) for row in self._connection().execute(query, (after,))]
+        return [record(row) for row in self._all(query, (after,))]
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
         """Return a model's records of one kind behind a position."""
         query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ? AND position > ?"
-        rows = self._connection().execute(f"{query} ORDER BY position", (model, KINDS[kind], after))
-        return [record(row) for row in rows]
+        return [record(row) for row in self._all(f"{query} ORDER BY position", (model, KINDS[kind], after))]
 
     def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
         """Return a model's last n records of one kind up to a position, newest first."""
         query = f"SELECT {COLUMNS} FROM log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ? AND position <= ?"
         end = self.tail() if through is None else through
-        rows = self._connection().execute(f"{query} ORDER BY position DESC LIMIT ?", (model, KINDS[kind], end, n))
-        return [record(row) for row in rows]
+        return [
+            record(row) for row in self._all(f"{query} ORDER BY position DESC LIMIT ?", (model, KINDS[kind], end, n))
+        ]
 
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""
-        row = self._connection().execute("SELECT content FROM blobs WHERE name = ?", (name,)).fetchone()
+        row = self._one("SELECT content FROM blobs WHERE name = ?", (name,))
         return row and row[0]
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
         query = "SELECT name FROM blobs WHERE name >= ? AND name < ? ORDER BY name"  # which the index finds
-        return [row[0] for row in self._connection().execute(query, (prefix, prefix + LAST))]
+        return [row[0] for row in self._all(query, (prefix, prefix + LAST))]
 
     def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""
-        return sums.read(self._connection().execute, "sums", spans, since, model)
+        return sums.read(self._all, "sums", spans, since, model)
 
     def is_led(self) -> bool:
         """Return whether the lock file is held."""
         if self._lead is not None:
             return True
-        with self.path.with_name(self.path.name + "-learner").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-        return False
+        file = self._locked(fcntl.LOCK_SH)
+        if file is not None:
+            file.close()
+        return file is None
 
     def give_back(self) -> bool:
         """Give some free pages back to the disk; return whether there are more."""
-        connection = self._connection()
-        try:
+        with _refusing("made smaller"):
+            connection = self._connection()
             if connection.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):  # made by an earlier version
                 connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                 connection.execute("VACUUM")
             connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
             if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
                 return True
+            self._checkpointer.wait()  # two at once are one too many
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # old pages are in the -wal file too
-        except sqlite3.OperationalError as error:
-            raise LogFull(f"the log cannot be made smaller ({error})", "make room, or try again") from None
         return False
 
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock file beside the log; it is free when the holder is gone."""
-        if self._lead is None:
-            file = self.path.with_name(self.path.name + "-learner").open("a")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.close()
-                return False
-            self._lead = file
-        return True
+        for _ in range(TRIES_TO_LEAD):  # whoever asks `is_led` holds it too, for a moment
+            if self._lead is None:
+                self._lead = self._locked(fcntl.LOCK_EX)
+            if self._lead is not None:
+                return True
+            time.sleep(SECONDS_TO_LEAD / TRIES_TO_LEAD)
+        return False
+
+    def _locked(self, how: int) -> IO[str] | None:
+        """Return the lock file, held until it is closed; None: somebody else holds it."""
+        file = self.path.with_name(self.path.name + "-learner").open("a")
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return file
 
     def room(self) -> int:
         """Return the bytes left on the file's disk."""
@@ -207,18 +208,12 @@ class SqliteLog:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Close the connections, and let another learner lead.
-
-        Those of other threads close when they are let go: one that is being used would end the process.
-        """
+        """Close the connections, and let another learner lead."""
         if self._lead is not None:
             self._lead.close()
             self._lead = None
-        for owner, connection in self._connections:
-            if owner is threading.current_thread() or not owner.is_alive():
-                connection.close()
-        self._connections.clear()
-        self._mine = threading.local()
+        self._checkpointer.close()
+        self._connections.close()
 
 
 class SqliteTransaction(Writing):
@@ -226,6 +221,7 @@ class SqliteTransaction(Writing):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.n_bytes = 0  # written beside the rows' small parts
         row = connection.execute("SELECT position, at FROM log ORDER BY position DESC LIMIT 1").fetchone()
         super().__init__(*(row or (0, 0)))
 
@@ -235,14 +231,13 @@ class SqliteTransaction(Writing):
         self.tally.write(self._connection.execute, "sums", self._end.at)
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[start : start + ROWS_AT_ONCE]
+        self.n_bytes += sum(len(body) for *_, body in rows)
+        for some in _pieces(rows):
             values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
             self._connection.execute(f"INSERT INTO log VALUES {values}", [each for row in some for each in row])
 
     def _read_about(self, impressions: list[bytes]) -> Iterator[Any]:
-        for start in range(0, len(impressions), ROWS_AT_ONCE):
-            some = impressions[start : start + ROWS_AT_ONCE]
+        for some in _pieces(impressions):
             names = ", ".join("?" * len(some))
             query = f"SELECT {COLUMNS} FROM log WHERE impression IN ({names}) ORDER BY position"
             yield from self._connection.execute(query, some)
@@ -263,11 +258,16 @@ class SqliteTransaction(Writing):
 
     def store(self, name: str, content: bytes) -> None:
         """Keep bytes under a name."""
+        self.n_bytes += len(content)
         self._connection.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?)", (name, content))
 
     def remove(self, name: str) -> None:
         """Forget the bytes of this name."""
         self._connection.execute("DELETE FROM blobs WHERE name = ?", (name,))
+
+    def remove_all(self, prefix: str) -> None:
+        """Forget the bytes of all names that begin so."""
+        self._connection.execute("DELETE FROM blobs WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
 
     def remember(self, name: str, value: int) -> None:
         """Keep a number under a name."""
@@ -277,6 +277,40 @@ class SqliteTransaction(Writing):
         """Return the number of this name; 0 where there is none."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return row[0] if row else 0
+
+
+def _pieces(items: list[T]) -> Iterator[list[T]]:
+    """Yield the items in pieces of 64, 32, 16, …: Python keeps every statement, and what was bound to it last."""
+    while items:
+        n = min(ROWS_AT_ONCE, 1 << (len(items).bit_length() - 1))
+        yield items[:n]
+        items = items[n:]
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file alone, and comes first
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
+    return connection
+
+
+@contextmanager
+def _refusing(done: str) -> Iterator[None]:
+    """Say what an error of SQLite means to whoever wanted this to be done; a faulty statement is our own fault."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        kind = code & 0xFF  # the rest says more exactly what it was
+        if kind == sqlite3.SQLITE_ERROR:
+            raise
+        if kind == sqlite3.SQLITE_BUSY:
+            raise NotReady("another process has been writing for long", "send it again in a moment") from None
+        if kind == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:  # of the file beside the -wal file
+            raise LogFull(f"the log cannot be {done} ({error})", "make room and send it again") from None
+        raise NotReady(f"the log cannot be {done} ({error})", "check its file and the disk") from None
 
 
 @contextmanager
