@@ -19,7 +19,18 @@ from client.made_up import DOCUMENTS, Flaky
 from service_small import lived, spec
 
 from perturank import AsyncClient, Client
-from perturank.client import Call, Clicks, NoAnswer, RankRequest, ServiceProblem, answers, requests
+from perturank.client import (
+    Call,
+    Clicks,
+    Described,
+    NoAnswer,
+    RankRequest,
+    ServiceProblem,
+    ShownList,
+    Versions,
+    answers,
+    requests,
+)
 from perturank.client.operation import Operation
 from perturank.client.operations import Operations
 from perturank.errors import BadInput
@@ -220,6 +231,32 @@ def test_what_can_be_left_out_is_left_out() -> None:
     with Client("http://service", transport=flaky.transport) as client:
         client.rank(DOCUMENTS)
     assert msgspec.json.decode(flaky.asked[0].content) == {"documents": DOCUMENTS}
+
+
+def test_numbers_may_be_of_numpy() -> None:
+    flaky = Flaky(200)
+    rows = np.array([[0.5, 2.0], [0.25, 1.0]], np.float32)
+    with Client("http://service", transport=flaky.transport) as client:
+        client.rank([{"id": "a", "features": rows[0]}, {"id": "b", "features": {"x": rows[1, 0], "y": rows[1, 1]}}])
+        sent = msgspec.json.decode(flaky.asked[0].content)["documents"]
+        assert sent == [{"id": "a", "features": [0.5, 2.0]}, {"id": "b", "features": {"x": 0.25, "y": 1.0}}]
+        with pytest.raises(BadInput, match="cannot be sent; send text, numbers"):
+            client.rank([{"id": "a", "features": [object()]}])
+
+
+def test_answers_are_typed() -> None:
+    """`mypy` reads this test too."""
+    flaky = Flaky(200)
+    with Client("http://service", transport=flaky.transport) as client:
+        typing.assert_type(client.rank(DOCUMENTS), ShownList)
+        typing.assert_type(client.limited(patience=0).model(), Described)
+
+    async def later() -> None:
+        async with AsyncClient("http://service", transport=flaky.transport) as client:
+            typing.assert_type(await client.rank(DOCUMENTS), ShownList)
+            typing.assert_type(await client.versions(), Versions)
+
+    asyncio.run(later())
 
 
 def test_a_models_name_cannot_lead_elsewhere() -> None:

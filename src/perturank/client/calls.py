@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 import msgspec
+import numpy as np
 
 from perturank.client.problems import HERE, ServiceProblem
 from perturank.errors import BadInput
@@ -41,7 +42,7 @@ class Call(Generic[T]):
             return named
         match self.form:
             case "json":
-                content, kind = msgspec.json.encode(self.body), JSON
+                content, kind = msgspec.json.encode(self.body, enc_hook=_plain), JSON
             case "msgpack":
                 content, kind = msgspec.msgpack.encode(self.body), BINARY
             case "file":
@@ -89,6 +90,13 @@ def decoded(response: httpx.Response) -> Any:
             return response.text
         case other:
             raise ValueError(f"it is {other or 'of no kind'}")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON knows of a value that it does not know: features are often NumPy's."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise BadInput(f"{value!r} cannot be sent", "send text, numbers, lists and dictionaries")
 
 
 def _problem(response: httpx.Response, where: str) -> ServiceProblem:

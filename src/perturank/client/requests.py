@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
+import numpy as np
+
 Mode = Literal["learn", "exploit", "shadow"]
 Chance = Literal["machine", "seeded"]
 Span = Literal["minutes", "hours"]
 
 
 class Document(TypedDict):
-    """A candidate: features as a list, or by name where the model has named them; `prior` is its score of today."""
+    """A candidate: features in order, or by name where the model has named them; `prior` is its score of today."""
 
     id: str
-    features: Sequence[float] | Mapping[str, float]
+    features: Sequence[float] | Mapping[str, float] | np.ndarray
     prior: NotRequired[float | None]
 
 
