@@ -16,7 +16,7 @@ import httpx
 
 from perturank import Client
 
-SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}
+SPEC: dict[str, Any] = {"n_features": 5, "ranker": "p2linrank", "places": 4}
 SECONDS = 120.0
 
 STARTED: list[Serving] = []
@@ -64,8 +64,8 @@ class Serving:
         raise AssertionError("it took too long: " + (self.folder / "err.txt").read_text()[-2000:])
 
     def client(self, **options: Any) -> Client:
-        """Return a client of it."""
-        return Client(self.url, **{"timeout": SECONDS} | options)
+        """Return a client of it, as patient as all that waits here."""
+        return Client(self.url, **{"timeout": SECONDS, "patience": SECONDS} | options)
 
     def kill(self) -> None:
         """End every process of the tree at once, as a power cut would."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -18,10 +19,12 @@ from serving import Serving
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HITS = [
-    {"_id": "red", "_score": 3.5, "_source": {"price": 59.0, "rating": 4.6}},
-    {"_id": "blue", "_score": 2.5, "_source": {"price": 49}},
-    {"_id": "green", "_score": 1.5, "_source": {"price": 7.5, "rating": 3.9}},
+    {"_id": "red", "_score": 3.5, "fields": {"price": [59.0], "about.rating": [4.6], "name": ["Red shoes"]}},
+    {"_id": "blue", "_score": 2.5, "fields": {"price": [49], "name": ["Blue shoes"]}},
+    {"_id": "green", "_score": 1.5, "fields": {"price": [7.5], "about.rating": [3.9]}},
 ]
+SPREAD = {"count": 3, "avg": 38.5, "std_deviation": 22.3}
+NOTHING = {"count": 0, "avg": None, "std_deviation": None}
 
 
 @pytest.fixture
@@ -40,8 +43,12 @@ class Engine(BaseHTTPRequestHandler):
         assert self.path == "/products/_search"
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.asked.append(body)
-        hits = HITS[: body["size"]] if "shoes" in body["query"]["multi_match"]["query"] else []
-        content = json.dumps({"hits": {"total": {"value": len(hits)}, "hits": hits}}).encode()
+        answer: dict[str, Any] = {"hits": {"hits": []}}
+        if "query" in body and "shoes" in body["query"]["multi_match"]["query"]:
+            answer["hits"]["hits"] = HITS[: body["size"]]
+        for field in body.get("aggs", {}):
+            answer.setdefault("aggregations", {})[field] = NOTHING if field == "colour" else SPREAD
+        content = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(content)))
@@ -61,20 +68,33 @@ def engine() -> Iterator[str]:
 
 
 def test_a_search_engines_top_is_ranked_again_and_the_click_is_learned(serving: Serving, engine: str) -> None:
-    command = [sys.executable, str(EXAMPLES / "rerank_search.py"), "red shoes", "--search", engine]
-    command += ["--fields", "price", "rating", "--service", serving.url]
-    done = subprocess.run(command, input="blue\n", capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    first, second, third = (line.split()[1] for line in done.stdout.splitlines()[:3])
-    assert {first, second, third} == {"red", "blue", "green"}
-    assert done.stdout.endswith("recorded\n")
-    assert Engine.asked[-1]["_source"] == ["price", "rating"]
+    def typed(*words: str, clicks: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(EXAMPLES / "rerank_search.py"), *words]
+        command += ["--search", engine, "--service", serving.url]
+        return subprocess.run(command, input=clicks, capture_output=True, text=True, timeout=120)
+
+    assert typed("make", "--fields", "colour").stderr == "no document has a number in colour\n"
+    made = typed("make", "--fields", "price", "about.rating")
+    assert made.stdout == "model 'products' has score, price, about.rating\n", made.stderr
     with serving.client() as client:
+        price = client.model("products")["spec"]["features"][1]
+        assert price == {"name": "price", "shift": 38.5, "scale": 22.3, "missing": 0.0}
+        done = typed("search", "red shoes", "--title", "name", clicks="2\n")
+        assert done.returncode == 0, done.stderr
+        titles = [re.sub("  .*", "", line[3:]) for line in done.stdout.splitlines()[:3]]
+        assert sorted(titles) == ["Blue shoes", "Red shoes", "green"]
+        assert done.stdout.endswith("recorded\n")
+        assert Engine.asked[-1]["fields"] == ["price", "about.rating", "name"]
         serving.until(lambda: client.model("products")["version"] == 1)
     (clicked,) = [each for each in exported(f"sqlite:///{serving.folder}/perturank.db") if each["kind"] == "feedback"]
-    assert (clicked["model"], clicked["clicks"]) == ("products", ["blue"])
-    nothing = subprocess.run([*command[:2], "hats", *command[3:]], capture_output=True, text=True, timeout=120)
-    assert nothing.stdout == "nothing was found\n"
+    ids = {"Blue shoes": "blue", "Red shoes": "red", "green": "green"}
+    assert (clicked["model"], clicked["clicks"]) == ("products", [ids[titles[1]]])
+    assert typed("search", "hats").stdout == "nothing was found\n"
+    serving.kill()
+    alone = typed("search", "red shoes")
+    assert alone.stdout.split() == ["1", "red", "2", "blue", "3", "green"]
+    assert "not ranked" in alone.stderr
+    assert "check the address" in typed("make", "--fields", "price").stderr
 
 
 @pytest.fixture
@@ -92,7 +112,11 @@ def shop(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_shop_ranks_and_its_clicks_count_once(serving: Serving, shop: str) -> None:
-    answer = httpx.get(f"{shop}/search", params={"text": "shoes"}, timeout=120).json()
+    def searched() -> Any:
+        return httpx.get(f"{shop}/search", params={"text": "shoes"}, cookies={"session": "mine"}, timeout=120).json()
+
+    serving.until(lambda: searched()["impression"] is not None)  # at first it waits for its compilation
+    answer = searched()
     assert sorted(answer["products"]) == ["blue-shoes", "red-shoes", "running-shoes", "shoe-polish"]
     click = {"impression": answer["impression"], "product": "running-shoes"}
     said = [httpx.post(f"{shop}/click", params=click).json() for _ in range(2)]
@@ -100,5 +124,5 @@ def test_a_shop_ranks_and_its_clicks_count_once(serving: Serving, shop: str) -> 
     assert httpx.post(f"{shop}/click", params=click | {"product": "no-such"}).status_code == 422
     assert httpx.get(f"{shop}/search", params={"text": "spoon"}).json() == {"impression": None, "products": []}
     serving.kill()
-    alone = httpx.get(f"{shop}/search", params={"text": "shoes"}, timeout=120).json()
+    alone = searched()
     assert alone == {"impression": None, "products": ["red-shoes", "blue-shoes", "running-shoes", "shoe-polish"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Literal
 
@@ -98,6 +99,19 @@ def test_everything_can_be_done_with_the_keyboard(browser: Browser, played: Play
         page.keyboard.press("Enter")
         expect(page.locator(".told")).to_contain_text("Learned: version")
         assert page.evaluate("document.activeElement.textContent") == first
+
+
+def test_what_fails_beside_the_page_is_shown_in_it(browser: Browser, played: Played) -> None:
+    failing = played.get("/play/state") | {"faults": ["the simulated users have stopped: <b>no</b>"]}
+    with watched(browser) as seen:
+        page = seen.page
+        body = f"data: {json.dumps(failing)}\n\n"
+        page.route("**/play/events", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+        page.goto(f"{played.url}/play")
+        expect(page.get_by_role("alert")).to_have_text("the simulated users have stopped: <b>no</b>")
+        assert seen.faults() == []
+        page.unroute("**/play/events")
+        expect(page.locator(".faults")).to_be_hidden()
 
 
 def test_simulated_users_are_switched_on_in_the_page(browser: Browser, played: Played) -> None:

@@ -108,6 +108,7 @@ def test_a_query_that_matches_nothing_has_no_list(played: Played) -> None:
         (["--simulate", "5", "--json"], "add --exit"),
         (["--simulate", "5", "--user", "nobody"], "unknown user 'nobody'"),
         (["--beside", "nobody"], "unknown ranker 'nobody'"),
+        (["--simulate", "5", "--rate", "0"], "the rate is 0; use more than 0"),
         (["--set", "widht=3"], "widht"),
     ],
 )

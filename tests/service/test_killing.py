@@ -9,13 +9,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clicking import Say, Tally, User, tally
 from database import Database
 from serving import STARTED, Serving, children
 
-NETWORK = {"n_features": 5, "ranker": "p2neurrank", "settings": {"widths": [16, 16]}, "places": 4}
+NETWORK: dict[str, Any] = {"n_features": 5, "ranker": "p2neurrank", "settings": {"widths": [16, 16]}, "places": 4}
 BETWEEN_CHECKS = 10  # kills
 
 

@@ -49,6 +49,7 @@ class Board:
     changes: int = 0
     simulating: bool = False
     left: int | None = None  # of the searches that were asked for
+    faults: dict[str, str] = field(default_factory=dict)  # what does not go on, and why
 
     def changed(self) -> None:
         """Let those who watch know."""
@@ -72,4 +73,5 @@ class Board:
             "effect": None if self.effect is None else self.effect.said(),
             "simulating": self.simulating,
             "left": self.left,
+            "faults": [f"{what}: {why}" for what, why in self.faults.items()],
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +16,18 @@ import numpy as np
 
 from perturank import clicks
 from perturank.client import ShownList
+from perturank.errors import BadInput, unknown
 from perturank.play.known_items import WANTED, Search
 from perturank.play.models import LEARNING, PLACES
 from perturank.play.searching import Found, SearchBox
 from perturank.play.tally import BESIDE, BM25, LEARNED, clicked_places, reciprocal_rank
 
+MOST_A_SECOND = 1000
 AT_ONCE = 4  # people who search at the same time
 MOST_BEHIND = 128  # searches that the learner may be behind before people wait for it
 SECONDS_TO_LOOK_AGAIN = 0.05
+SECONDS_TO_LEARN = 120.0  # something: a history that has grown is compiled for
+SECONDS_AT_REST = 0.25  # between two looks at a rate that may have changed
 LOOK_EVERY = 25  # searches between two looks at what is certain
 SOURCE = "simulated"
 
@@ -33,6 +38,14 @@ class Habit:
 
     user: str = "perfect"
     rate: float | None = None
+
+    def checked(self) -> Habit:
+        """Return itself if there is such a user and such a rate."""
+        if self.user not in clicks.users():
+            raise unknown("user", self.user, clicks.users())
+        if self.rate is not None and not 0 < self.rate <= MOST_A_SECOND:
+            raise BadInput(f"the rate is {self.rate:g}", f"use more than 0 and at most {MOST_A_SECOND} a second")
+        return self
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class Crowd:
         self._searches = box.library.searches(seed)
         self._key = jax.random.key(seed)
         self._numbers = itertools.count()
-        self._turn = asyncio.Lock()
+        self._turn, self._dealing = asyncio.Lock(), threading.Lock()
         self._given = 0
         self.habit = Habit()
 
@@ -70,16 +83,23 @@ class Crowd:
         for _ in left:
             began = time.monotonic()
             await self._one(*await self._next())
-            rate = self.habit.rate
-            if rate is None:
+            await self._rest(began)
+            if self.habit.rate is None:
                 await self._wait_for_the_learner()
-            else:
-                await asyncio.sleep(max(0.0, began + AT_ONCE / rate - time.monotonic()))
+
+    async def _rest(self, began: float) -> None:
+        """Wait for the person's next turn, at the rate that holds meanwhile."""
+        while (rate := self.habit.rate) is not None and (left := began + AT_ONCE / rate - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, SECONDS_AT_REST))
 
     async def _next(self) -> tuple[int, Search]:
         """Return the next search; dealing out many takes a second, in a thread of its own."""
         async with self._turn:
-            return next(self._numbers), await asyncio.to_thread(next, self._searches)
+            return next(self._numbers), await asyncio.to_thread(self._dealt)
+
+    def _dealt(self) -> Search:
+        with self._dealing:  # whoever is cancelled meanwhile leaves the thread behind, at work on the same searches
+            return next(self._searches)
 
     async def _one(self, number: int, search: Search) -> None:
         box, key = self._box, jax.random.fold_in(self._key, number)
@@ -110,9 +130,15 @@ class Crowd:
         return [path for path, click in zip(shown.ids, happened, strict=False) if click]
 
     async def _wait_for_the_learner(self) -> None:
-        if self._given % LOOK_EVERY == 0:
-            while self._given - await self._box.learned() > MOST_BEHIND:
-                await asyncio.sleep(SECONDS_TO_LOOK_AGAIN)
+        if self._given % LOOK_EVERY:
+            return
+        most, since = 0, time.monotonic()
+        while self._given - (learned := await self._box.learned()) > MOST_BEHIND:
+            if learned > most:
+                most, since = learned, time.monotonic()
+            if time.monotonic() > since + SECONDS_TO_LEARN:
+                raise BadInput(f"nothing was learned for {SECONDS_TO_LEARN:g} s", "is a learner at work?")
+            await asyncio.sleep(SECONDS_TO_LOOK_AGAIN)
 
 
 @eqx.filter_jit

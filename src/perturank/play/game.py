@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
+import logging
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Coroutine
 from typing import Any
 
-from perturank import clicks
-from perturank.errors import unknown
+from perturank.client import ServiceProblem
+from perturank.errors import BadInput
 from perturank.play import showing
 from perturank.play.board import Board, Effect
 from perturank.play.crowd import Crowd, Habit, Seen
-from perturank.play.lessons import Lesson, lessons
-from perturank.play.models import LEARNING
+from perturank.play.lessons import lessons
+from perturank.play.models import LEARNING, beside
 from perturank.play.searching import Found, SearchBox, Standing
-from perturank.play.tally import clicked_places
+from perturank.play.tally import BESIDE, clicked_places
 from perturank.service.refusals import NotKnown, Refused
 
 KEPT_SEARCHES = 500
@@ -25,6 +27,11 @@ MOST_CHARACTERS = 200
 SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_TO_LEARN = 300.0  # on however busy a machine
 PERSON = "you"
+NOBODY_SEARCHES = "the simulated users have stopped"
+NO_EFFECT = "what the last click did is not known"
+LEARNED_ALREADY = 409  # another document of the list was clicked before
+
+lines = logging.getLogger("perturank.play")
 
 
 class Game:
@@ -34,8 +41,9 @@ class Game:
         self.box, self.board = box, Board()
         self.crowd = Crowd(box, seed, self._seen)
         self._found: OrderedDict[str, Found] = OrderedDict()
-        self._task: asyncio.Task[None] | None = None
-        self._after: set[asyncio.Task[None]] = set()
+        self._searching: asyncio.Task[None] | None = None  # the crowd's, and nothing else
+        self._after: set[asyncio.Task[None]] = set()  # what is to end before the game does
+        self._clicks, self._newest = itertools.count(1), 0  # of whose effects the newest is shown
         self._last_lesson = 0.0
 
     async def search(self, query: str) -> dict[str, Any]:
@@ -57,16 +65,25 @@ class Game:
         if path not in shown:
             raise Refused(f"{path!r} was not in this list", "click what was shown")
         before = await self.box.standing(found.question, model)
-        status = await self.box.click(found, model, [path])
-        taught = lessons(shown, [path], found.query, PERSON)
+        status = await self._clicked(found, model, path)
+        taught = lessons(self.box.settings[model], shown, [path], found.query, PERSON)
         if model == LEARNING and status == "recorded":
             self.board.tally.curves.add(clicked_places(shown, [path]))
             self.board.learned_from(taught)
             over = next((each for each in reversed(shown[: shown.index(path)])), None)
-            self._follow(self._effect(found, before, path, over or (taught[0].loser if taught else None)))
+            over = over or (taught[0].loser if taught else None)
+            self._follow(self._effect(next(self._clicks), found, before, path, over))
         return {"status": status, "version": before.version, "lessons": [[each.winner, each.loser] for each in taught]}
 
-    async def _effect(self, found: Found, before: Standing, path: str, over: str | None) -> None:
+    async def _clicked(self, found: Found, model: str, path: str) -> str:
+        try:
+            return await self.box.click(found, model, [path])
+        except ServiceProblem as problem:
+            if problem.status != LEARNED_ALREADY:
+                raise
+            raise Refused("another document of this list was clicked before", "search again") from None
+
+    async def _effect(self, number: int, found: Found, before: Standing, path: str, over: str | None) -> None:
         """Show what the click has done to its own query, once it is learned."""
         # Where others click too, the next version may have been under way before this click.
         rises = 2 if self.board.simulating else 1
@@ -75,48 +92,84 @@ class Game:
         while after.version < before.version + rises and time.monotonic() < end:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             after = await self.box.standing(found.question)
-        self.board.effect = Effect(found.query, path, over, before, after)
-        self.board.changed()
+        if after.version == before.version:
+            raise BadInput(f"it was not learned in {SECONDS_TO_LEARN:g} s", "is a learner at work?")
+        if number > self._newest:  # a later click may have been learned in the same version, and seen sooner
+            self._newest = number
+            self.board.effect = Effect(found.query, path, over, before, after)
+            self.board.faults.pop(NO_EFFECT, None)
+            self.board.changed()
 
-    def _follow(self, work: Any) -> None:
+    def _follow(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._after.add(task)
-        task.add_done_callback(self._after.discard)
+        task.add_done_callback(self._followed)
 
-    def users(self, on: bool, user: str, rate: float | None) -> None:
-        """Let simulated users search at this rate from now on, or stop them."""
-        if user not in clicks.users():
-            raise unknown("user", user, clicks.users())
-        self.crowd.habit = Habit(user, rate)
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        self._after.discard(task)
+        self._show_failure(NO_EFFECT, task)
+
+    def _show_failure(self, what: str, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            why = first_of(error)
+            lines.error("%s: %s", what, why, exc_info=None if isinstance(why, BadInput) else why)
+            self.board.faults[what] = str(why) or type(why).__name__
+            self.board.changed()
+
+    def users(self, on: bool, habit: Habit) -> None:
+        """Let simulated users search like this from now on, or stop them."""
+        self.crowd.habit = habit.checked()
         if on and not self.board.simulating:
-            self._task = asyncio.create_task(self.simulate(None))
-        elif not on and self._task is not None:
-            self._task.cancel()
+            self._begin(None)
+        elif not on and self._searching is not None:
+            self._searching.cancel()
+            self._after.add(self._searching)
+            self._ended(self._searching)  # here and now: whoever switches them on again need not wait for its end
         self.board.changed()
 
-    async def simulate(self, n: int | None) -> None:
-        """Let the crowd search n times, or until it is stopped."""
-        self._task = asyncio.current_task()
+    async def simulate(self, n: int) -> None:
+        """Let the crowd search n times, or until it is switched off; its failure is raised."""
+        searching = self._begin(n)
+        await asyncio.gather(searching, return_exceptions=True)  # who cancels this cancels the crowd, not vice versa
+        if not searching.cancelled():
+            searching.result()
+
+    def _begin(self, n: int | None) -> asyncio.Task[None]:
         self.board.simulating, self.board.left = True, n
-        try:
-            await self.crowd.search(n)
-        finally:
-            self.board.simulating, self.board.left = False, None
+        self.board.faults.pop(NOBODY_SEARCHES, None)
+        self._searching = asyncio.create_task(self.crowd.search(n))
+        self._searching.add_done_callback(self._ended)
+        return self._searching
+
+    def _ended(self, searching: asyncio.Task[None]) -> None:
+        if searching is self._searching:
+            self._searching, self.board.simulating, self.board.left = None, False, None
             self.board.changed()
+        if searching.done():
+            self._after.discard(searching)
+            self._show_failure(NOBODY_SEARCHES, searching)
 
     async def compare(self, ranker: str | None) -> None:
         """Put another ranker beside the learning one, or none."""
+        before = self.box.beside
         await self.box.compare(ranker)
+        if ranker != before:
+            self.board.tally.forget_beside()
         self.board.changed()
 
     def _seen(self, seen: Seen) -> None:
-        self.board.tally.known_item(seen.ranks, seen.more)
+        ranks = dict(seen.ranks)
+        if self.box.beside is None or beside(self.box.beside) not in seen.found.lists:
+            ranks.pop(BESIDE, None)  # of a ranker that stood there when the search began
+        self.board.tally.known_item(ranks, seen.more)
         if self.board.left is not None:
             self.board.left -= 1
         if seen.clicked and time.monotonic() > self._last_lesson + 1:  # inferring them takes as long as a search
             self._last_lesson = time.monotonic()
             shown = seen.found.lists[LEARNING].ids
-            self.board.learned_from(_first(lessons(shown, seen.clicked, seen.search.words, self.crowd.habit.user)))
+            taught = lessons(self.box.settings[LEARNING], shown, seen.clicked, seen.search.words, self.crowd.habit.user)
+            self.board.learned_from(taught[:1])
         self.board.changed()
 
     async def look(self) -> None:
@@ -136,12 +189,13 @@ class Game:
 
     async def close(self) -> None:
         """End everything that was started here."""
-        for task in [*self._after, *([self._task] if self._task else [])]:
-            if task is not asyncio.current_task():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        under_way = [*self._after, *([self._searching] if self._searching else [])]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        await self.box.client.close()
 
 
-def _first(found: list[Lesson]) -> list[Lesson]:
-    return found[:1]
+def first_of(error: BaseException) -> BaseException:
+    """Return the error itself, or the first of several that came together."""
+    return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from perturank import clicks
 from perturank.catalogue import published
 from perturank.client import AsyncClient
-from perturank.errors import unknown
 from perturank.play.corpus import Document
 from perturank.play.crowd import Habit
 from perturank.play.engine import MOST
-from perturank.play.game import Game
+from perturank.play.game import Game, first_of
 from perturank.play.library import Library
 from perturank.play.models import RANKER, beside
 from perturank.play.routes import Routes
@@ -46,8 +42,7 @@ class Wish:
 
     def checked(self) -> Wish:
         """Return itself if there is everything that it names."""
-        if self.habit.user not in clicks.users():
-            raise unknown("user", self.habit.user, clicks.users())
+        self.habit.checked()
         if self.beside is not None:
             beside(self.beside)
         self.changed_settings()
@@ -86,17 +81,18 @@ class Playing:
         try:
             await self._played(game, address)
         except asyncio.CancelledError:
-            await game.close()
             raise
         except BaseException as error:
-            self.failure = _first(error)
+            self.failure = first_of(error)
             signal.raise_signal(signal.SIGTERM)
+        finally:
+            await game.close()
 
     async def _played(self, game: Game, address: str) -> None:
-        await _ready(address)
+        await _ready(game.box.client)
         await game.box.open()
         await game.compare(self._wish.beside)
-        await _ready(address)
+        await _ready(game.box.client)
         self._say(f"search at {address}/play; Ctrl-C ends it")
         game.crowd.habit = self._wish.habit
         async with asyncio.TaskGroup() as tasks:
@@ -109,24 +105,15 @@ class Playing:
                     signal.raise_signal(signal.SIGTERM)
 
 
-def _first(error: BaseException) -> BaseException:
-    """Return the error itself, or the first of several that came together."""
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-async def _ready(address: str) -> None:
+async def _ready(client: AsyncClient) -> None:
     """Wait until the service answers, and everything it needs is compiled."""
-    async with httpx.AsyncClient() as http:
-        while True:
-            try:
-                if (await http.get(f"{address}/readyz")).status_code == 200:
-                    return
-            except httpx.TransportError:  # it does not listen yet
-                pass
-            await asyncio.sleep(SECONDS_TO_LOOK_AGAIN)
+    while (await client.ready())["status"] != "ready":
+        await asyncio.sleep(SECONDS_TO_LOOK_AGAIN)
 
 
 def _summary(outcome: Mapping[str, Any]) -> str:
+    if not outcome["searches"]:
+        return "no known-item searches: the simulated users were switched off"
     return (
         f"{outcome['searches']} known-item searches, mean reciprocal rank of the wanted document: "
         f"BM25's order {outcome['mrr_bm25']:.3f}, at first {outcome['mrr_first']:.3f}, "

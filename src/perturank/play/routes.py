@@ -10,6 +10,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from perturank import pages
+from perturank.play.crowd import MOST_A_SECOND, Habit
 from perturank.play.game import Game
 from perturank.service.api.added import Added
 from perturank.service.api.asking import Asking
@@ -19,7 +20,7 @@ SECONDS_BETWEEN_LOOKS = 0.5
 LOOKS_TO_A_SIGN = 20  # of life, where nothing changes: connections that stay silent are cut on their way
 
 NOT_KEPT = {"cache-control": "no-store", "x-accel-buffering": "no"}
-Rate = Annotated[float, msgspec.Meta(gt=0, le=1000)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=MOST_A_SECOND)]
 
 
 class Search(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,7 +83,7 @@ class Routes:
     async def users(self, asking: Asking) -> Response:
         """Switch the simulated users on or off."""
         wish = asked(asking, Users)
-        self._game.users(wish.on, wish.user, wish.rate)
+        self._game.users(wish.on, Habit(wish.user, wish.rate))
         return answered(asking, self._game.said())
 
     async def beside(self, asking: Asking) -> Response:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perturank.client import AsyncClient, ShownList
+from perturank.client import AsyncClient, Place, ShownList
 from perturank.play.library import Library, Question
 from perturank.play.models import LEARNING, RANKER, SETTINGS, beside, spec
 
@@ -47,6 +47,7 @@ class SearchBox:
         self.library, self.client = library, client
         self._seed, self._settings = seed, SETTINGS | settings
         self.beside: str | None = None  # the ranker that is compared
+        self.settings: dict[str, dict[str, Any]] = {}  # of each model, as the service has them
 
     @property
     def models(self) -> list[str]:
@@ -55,13 +56,17 @@ class SearchBox:
 
     async def open(self) -> None:
         """Make the learning model; one that is there already goes on."""
-        await self.client.put_model(LEARNING, **spec(RANKER, self._settings, self._seed))
+        await self._make(LEARNING, spec(RANKER, self._settings, self._seed))
 
     async def compare(self, ranker: str | None) -> None:
         """Put another ranker beside the learning one; None: none."""
         if ranker is not None:
-            await self.client.put_model(beside(ranker), **spec(ranker, {}, self._seed))
+            await self._make(beside(ranker), spec(ranker, {}, self._seed))
         self.beside = ranker
+
+    async def _make(self, model: str, words: dict[str, Any]) -> None:
+        made = await self.client.put_model(model, **words)
+        self.settings[model] = made["spec"].get("settings", {})  # random lists have none
 
     async def search(self, query: str, source: str) -> Found:
         """Return each model's list for this query; no candidate, no list."""
@@ -94,7 +99,7 @@ class SearchBox:
         return int((await self.client.model(model))["learned"])
 
 
-def _uncertain(ranking: Sequence[dict[str, Any]]) -> float | None:
+def _uncertain(ranking: Sequence[Place]) -> float | None:
     """Return the share of pairs in the list that have no certain order; None: the ranker knows of none."""
     if len(ranking) < 2 or "certainly_after" not in ranking[0]:
         return None

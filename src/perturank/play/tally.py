@@ -45,6 +45,10 @@ class Curves:
             self._counts[at] += 1
         self.n += 1
 
+    def forget(self, name: str) -> None:
+        """Take a curve back to its beginning."""
+        self._sums[:, CURVES.index(name)] = self._counts[:, CURVES.index(name)] = 0
+
     def points(self) -> dict[str, list[float | None]]:
         """Return each curve's means; None where nothing is known."""
         used = len(self.ends())
@@ -89,6 +93,11 @@ class Tally:
             self.last[name].append(value)
         running = {name: sum(last) / len(last) for name, last in self.last.items() if name in ranks}
         self.curves.add((running if self.searches >= FIRST_WIDTH else {}) | more)
+
+    def forget_beside(self) -> None:
+        """Begin anew with the list beside: another ranker's searches say nothing about it."""
+        self.last[BESIDE].clear()
+        self.curves.forget(BESIDE)
 
     def outcome(self) -> dict[str, Any]:
         """Return the mean reciprocal ranks: BM25's own, and the learning ranker's at both ends."""

@@ -22,7 +22,7 @@ from serving import Serving
 from perturank.service.api.openapi import document
 from perturank.service.api.routes import ROUTES
 
-MODEL = {"n_features": 1, "ranker": "random", "places": 4}
+MODEL: dict[str, Any] = {"n_features": 1, "ranker": "random", "places": 4}
 SCHEMA = schemathesis.openapi.from_dict(document())
 OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok)}
 ENDLESS = "GET /v1/live"  # a stream: tests/service/api/test_watch.py reads it

@@ -17,6 +17,7 @@ const { main, connection } = frame("perturank play", [["Play", "/play"], ["Dashb
 const input = el("input", { type: "search", id: "query", maxlength: 200, autocomplete: "off", spellcheck: "false" });
 const form = el("form", { role: "search", class: "row search" }, input, el("button", { class: "primary" }, "Search"));
 const told = el("p", { class: "small told", role: "status" }, "Click a result to say that it is what you were looking for.");
+const faults = el("p", { class: "small faults", role: "alert" });
 const size = el("p", { class: "small muted" });
 const results = el("div", { class: "lists", id: "results" });
 const beside = panels();
@@ -40,6 +41,7 @@ main.append(
       el("div", { class: "row examples" }, el("span", { class: "small muted" }, "Try"), ...EXAMPLES.map(example)),
       size,
       told,
+      faults,
     ),
     beside.effect,
     results,
@@ -95,6 +97,7 @@ function update(now: State): void {
   state = now;
   beside.update(now);
   showSwitches(now);
+  say(faults, now.faults.join(" · "));
   say(size, `${number(now.documents)} modules, classes, functions and methods`);
   const effect = now.effect;
   if (waiting === null || effect === null || effect.query !== waiting.query || effect.clicked !== waiting.path) return;

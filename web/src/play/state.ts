@@ -59,6 +59,7 @@ export interface State {
   effect: Effect | null;
   simulating: boolean;
   left: number | null;
+  faults: string[];
   user: string;
   rate: number | null;
   beside: string | null;

@@ -1,0 +1,60 @@
+"""A client of the ranking service, with retries that can do no harm. Needs `perturank[service]`.
+
+Feedback counts once however often it is sent, so it is sent again after any failure, as is everything else that is the
+same done twice. A list is asked for again only where the service says that it could not give one, or was not reached:
+otherwise two would be logged, and the one that nobody saw is learned, once its window closes, as a list without clicks.
+No preference follows from such a list, but it counts among those that were shown.
+"""
+
+from perturank.client.answers import (
+    Accepted,
+    Alive,
+    Described,
+    Draws,
+    Erasing,
+    Explained,
+    Models,
+    Node,
+    Outcome,
+    Place,
+    Readiness,
+    ShownList,
+    Standing,
+    Status,
+    Version,
+    Versions,
+)
+from perturank.client.calls import Call
+from perturank.client.clients import AsyncClient, Client
+from perturank.client.problems import NoAnswer, ServiceProblem
+from perturank.client.requests import Clicks, Document, Exploration, Feature, Mode, RankRequest
+
+__all__ = [
+    "Accepted",
+    "Alive",
+    "AsyncClient",
+    "Call",
+    "Clicks",
+    "Client",
+    "Described",
+    "Document",
+    "Draws",
+    "Erasing",
+    "Explained",
+    "Exploration",
+    "Feature",
+    "Mode",
+    "Models",
+    "NoAnswer",
+    "Node",
+    "Outcome",
+    "Place",
+    "RankRequest",
+    "Readiness",
+    "ServiceProblem",
+    "ShownList",
+    "Standing",
+    "Status",
+    "Version",
+    "Versions",
+]

@@ -1,0 +1,110 @@
+"""One request in words, and the meaning of its answer: all that the blocking and the asynchronous client share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import numpy as np
+
+from perturank.client.problems import HERE, ServiceProblem
+from perturank.errors import BadInput
+
+T = TypeVar("T")
+Form = Literal["json", "msgpack", "file"]
+NOT_NOW = (429, 503, 507)  # said by the service itself
+STRANGE = (LookupError, TypeError, ValueError, msgspec.MsgspecError)  # what an answer of something else gives
+JSON, BINARY, FILE = "application/json", "application/msgpack", "application/vnd.safetensors"
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request and how its answer is read; harmless: sending it twice is the same as once."""
+
+    method: str
+    path: str
+    read: Callable[[Any], T] = lambda value: value
+    body: Any = None
+    form: Form = "json"
+    query: Mapping[str, str] = field(default_factory=dict)
+    harmless: bool = True
+    answers: tuple[int, ...] = ()  # statuses that are answers as well
+    is_partial: Callable[[Any], bool] = lambda value: False  # an answer that says: not all of it now
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what httpx needs."""
+        named: dict[str, Any] = {"params": dict(self.query)} if self.query else {}
+        if self.body is None:
+            return named
+        match self.form:
+            case "json":
+                content, kind = msgspec.json.encode(self.body, enc_hook=_plain), JSON
+            case "msgpack":
+                content, kind = msgspec.msgpack.encode(self.body), BINARY
+            case "file":
+                content, kind = self.body, FILE
+        return named | {"content": content, "headers": {"content-type": kind}}
+
+    def is_answer(self, response: httpx.Response) -> bool:
+        """Return whether this is what was asked for, and no refusal."""
+        return response.is_success or response.status_code in self.answers
+
+    def answer(self, response: httpx.Response, where: str) -> T:
+        """Return what the service has answered; a refusal is raised."""
+        if not self.is_answer(response):
+            raise _problem(response, where)
+        try:
+            return self.read(decoded(response))
+        except STRANGE as error:
+            title = f"the answer is not understood ({type(error).__name__}: {error})"
+            raise ServiceProblem(response.status_code, "strange", title, HERE, where=where) from None
+
+
+def of_model(model: str, rest: str = "") -> str:
+    """Return the path of a model; a name that would lead elsewhere is refused.
+
+    >>> of_model("shoes/red", "/rank")
+    '/v1/models/shoes%2Fred/rank'
+    """
+    if model in ("", ".", ".."):
+        raise BadInput(f"{model!r} is no name of a model", "use letters, digits, dot, dash and underscore")
+    return f"/v1/models/{quote(model, safe='')}{rest}"
+
+
+def decoded(response: httpx.Response) -> Any:
+    """Return the value of an answer: of JSON and MessagePack what they hold, of a file its bytes, and text."""
+    if not response.content:
+        return None
+    match response.headers.get("content-type", "").partition(";")[0]:
+        case "application/json":
+            return msgspec.json.decode(response.content)
+        case "application/msgpack":
+            return msgspec.msgpack.decode(response.content)
+        case "application/vnd.safetensors":
+            return response.content
+        case "text/plain":
+            return response.text
+        case other:
+            raise ValueError(f"it is {other or 'of no kind'}")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON knows of a value that it does not know: features are often NumPy's."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise BadInput(f"{value!r} cannot be sent", "send text, numbers, lists and dictionaries")
+
+
+def _problem(response: httpx.Response, where: str) -> ServiceProblem:
+    try:
+        said = msgspec.json.decode(response.content, type=dict[str, Any])
+    except msgspec.MsgspecError:  # of something on the way
+        said = {"title": "it was refused", "detail": HERE}
+    kind = str(said.get("type", "")).rpartition(":")[2]
+    title, detail = str(said.get("title", "")), str(said.get("detail", ""))
+    request = str(said.get("instance", ""))
+    return ServiceProblem(response.status_code, kind, title, detail, where=where, request=request)

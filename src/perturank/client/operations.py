@@ -1,0 +1,276 @@
+"""Everything that can be asked of the service, each request written once: either client answers it.
+
+What blocks returns the T of `Call[T]`, what is awaited gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from perturank.client.answers import (
+    Accepted,
+    Alive,
+    Described,
+    Erasing,
+    Explained,
+    Models,
+    Outcome,
+    Readiness,
+    ShownList,
+    Status,
+    Versions,
+)
+from perturank.client.calls import NOT_NOW, Call, of_model
+from perturank.client.operation import Operation
+from perturank.client.requests import (
+    Chance,
+    Clicks,
+    Documents,
+    Exploration,
+    Feature,
+    Mode,
+    RankRequest,
+    Span,
+    said,
+)
+
+DEFAULT = "default"
+
+
+class Operations:
+    """What both clients can do."""
+
+    @Operation
+    def rank(
+        self,
+        documents: Documents,
+        *,
+        model: str = DEFAULT,
+        query: str | None = None,
+        top: int | None = None,
+        mode: Mode = "learn",
+        source: str | None = None,
+        draw: int | None = None,
+    ) -> Call[ShownList]:
+        """Return the list to show.
+
+        `query` is for the dashboard, `top` how many places, `source` the client, user or session for the cap on its
+        influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded.
+        """
+        body = _rank_words(RankRequest(documents, query, top, mode, source, draw))
+        return Call("POST", of_model(model, "/rank"), ShownList.of, body, harmless=False)
+
+    @Operation
+    def rank_arrays(
+        self,
+        ids: Sequence[str],
+        features: np.ndarray,
+        prior: np.ndarray | None = None,
+        *,
+        model: str = DEFAULT,
+        query: str | None = None,
+        top: int | None = None,
+        mode: Mode = "learn",
+        source: str | None = None,
+        draw: int | None = None,
+    ) -> Call[ShownList]:
+        """Return the list to show of documents [n, d], sent in the binary form."""
+        body = said(
+            ids=list(ids),
+            features=_raw(features),
+            prior=None if prior is None else _raw(prior),
+            query=query,
+            top=top,
+            mode=_unless_usual(mode),
+            source=source,
+            draw=draw,
+        )
+        return Call("POST", of_model(model, "/rank"), ShownList.of, body, "msgpack", harmless=False)
+
+    @Operation
+    def rank_batch(self, requests: Sequence[RankRequest], *, model: str = DEFAULT) -> Call[list[ShownList]]:
+        """Return the lists to show for several queries, in their order; one that is refused refuses all."""
+        body = {"requests": [_rank_words(each) for each in requests]}
+        return Call("POST", of_model(model, "/rank/batch"), _lists, body, harmless=False)
+
+    @Operation
+    def feedback(
+        self, impression: str, clicks: Sequence[str], *, final: bool = True, model: str = DEFAULT
+    ) -> Call[Status]:
+        """Return what these clicks did: recorded, known, early or late; answered when that is durable."""
+        body = _click_words(Clicks(impression, clicks, final))
+        return Call("POST", of_model(model, "/feedback"), lambda answer: answer["status"], body)
+
+    @Operation
+    def feedback_batch(self, requests: Sequence[Clicks], *, model: str = DEFAULT) -> Call[list[Outcome]]:
+        """Return what the clicks on several lists did, in their order; what is refused does not stop the rest."""
+        body = {"requests": [_click_words(each) for each in requests]}
+        path = of_model(model, "/feedback/batch")
+        return Call("POST", path, lambda answer: answer["answers"], body, is_partial=_some_for_later)
+
+    @Operation
+    def explain(
+        self, documents: Documents = (), *, model: str = DEFAULT, recent: int | None = None, draws: int = 0
+    ) -> Call[Explained]:
+        """Return the best estimate's list with every score, and what is certain about it; nothing is logged.
+
+        `recent` names one of the last queries in place of documents; `draws` lists are drawn to see what chance does.
+        """
+        body = said(documents=documents, recent=recent, draws=draws)
+        return Call("POST", of_model(model, "/explain"), body=body)
+
+    @Operation
+    def explain_impression(self, impression: str, *, model: str = DEFAULT) -> Call[dict[str, Any]]:
+        """Return why a logged list was what it was."""
+        return Call("GET", of_model(model, "/explain"), query={"impression": impression})
+
+    @Operation
+    def models(self) -> Call[Models]:
+        """Return all models."""
+        return Call("GET", "/v1/models")
+
+    @Operation
+    def model(self, model: str = DEFAULT) -> Call[Described]:
+        """Return what is served under this name."""
+        return Call("GET", of_model(model))
+
+    @Operation
+    def put_model(
+        self,
+        model: str,
+        *,
+        n_features: int,
+        ranker: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        features: Sequence[Feature] | None = None,
+        places: int | None = None,
+        seed: int | None = None,
+        window: float | None = None,
+        exploration: Exploration | None = None,
+        cap: int | None = None,
+        batch: int | None = None,
+        chance: Chance | None = None,
+    ) -> Call[Described]:
+        """Make or change a model; what is not given has the service's default, also where it had another value."""
+        body = said(
+            n_features=n_features,
+            ranker=ranker,
+            settings=settings,
+            features=features,
+            places=places,
+            seed=seed,
+            window=window,
+            exploration=exploration,
+            cap=cap,
+            batch=batch,
+            chance=chance,
+        )
+        return Call("PUT", of_model(model), body=body)
+
+    @Operation
+    def delete_model(self, model: str) -> Call[None]:
+        """Delete a model with everything that was stored for it."""
+        return Call("DELETE", of_model(model), harmless=False)  # somebody may have made it again meanwhile
+
+    @Operation
+    def versions(self, model: str = DEFAULT) -> Call[Versions]:
+        """Return the versions of a model, newest first."""
+        return Call("GET", of_model(model, "/versions"))
+
+    @Operation
+    def pin(self, version: int, *, model: str = DEFAULT) -> Call[Described]:
+        """Serve one version whatever is learned."""
+        return Call("PUT", of_model(model, "/pin"), body={"version": version})
+
+    @Operation
+    def unpin(self, *, model: str = DEFAULT) -> Call[Described]:
+        """Serve the newest version again."""
+        return Call("DELETE", of_model(model, "/pin"))
+
+    @Operation
+    def roll_back(self, version: int, *, model: str = DEFAULT) -> Call[Accepted]:
+        """Let learning go on from an earlier version; what was learned after it is dropped."""
+        # Done twice, it drops what was learned in between.
+        return Call("POST", of_model(model, "/rollback"), body={"version": version}, harmless=False)
+
+    @Operation
+    def file(self, model: str = DEFAULT, *, history: bool = True) -> Call[bytes]:
+        """Return the served version as a file for `perturank.load`; without its history it can rank, but not learn."""
+        # With its history it is rebuilt, which may take minutes: not for nothing, and not twice.
+        query = {"history": str(history).lower()}
+        return Call("GET", of_model(model, "/file"), query=query, harmless=not history)
+
+    @Operation
+    def put_file(self, content: bytes, *, model: str = DEFAULT) -> Call[Accepted]:
+        """Let learning go on from a file of `perturank.save`; what was learned before is dropped."""
+        return Call("PUT", of_model(model, "/file"), body=content, form="file", harmless=False)
+
+    @Operation
+    def erase(self, source: str, *, model: str = DEFAULT) -> Call[Erasing]:
+        """Let the impressions and clicks of a client, user or session be taken out of the log."""
+        return Call("POST", of_model(model, "/erase"), body={"source": source})
+
+    @Operation
+    def overview(self) -> Call[dict[str, Any]]:
+        """Return models, traffic and alarms of now."""
+        return Call("GET", "/v1/overview")
+
+    @Operation
+    def history(self, model: str = DEFAULT, *, span: Span = "minutes") -> Call[dict[str, Any]]:
+        """Return the sums of the last hours by the minute, or of the last month by the hour."""
+        return Call("GET", of_model(model, "/history"), query={"span": span})
+
+    @Operation
+    def recent(self, model: str = DEFAULT) -> Call[dict[str, Any]]:
+        """Return the last queries of the process that answers, to be explained."""
+        return Call("GET", of_model(model, "/recent"))
+
+    @Operation
+    def alive(self) -> Call[Alive]:
+        """Return that the process answers."""
+        return Call("GET", "/healthz")
+
+    @Operation
+    def ready(self) -> Call[Readiness]:
+        """Return whether every list is answered at once, and what is wrong."""
+        return Call("GET", "/readyz", answers=(503,))
+
+    @Operation
+    def metrics(self) -> Call[str]:
+        """Return what Prometheus reads."""
+        return Call("GET", "/metrics")
+
+
+def _rank_words(asked: RankRequest) -> dict[str, Any]:
+    return said(
+        documents=asked.documents,
+        query=asked.query,
+        top=asked.top,
+        mode=_unless_usual(asked.mode),
+        source=asked.source,
+        draw=asked.draw,
+    )
+
+
+def _click_words(given: Clicks) -> dict[str, Any]:
+    return said(impression=given.impression, clicks=list(given.clicks) or None, final=given.final or None)
+
+
+def _unless_usual(mode: Mode) -> Mode | None:
+    """Return the mode if it must be said: a body with nothing in it that can be left out is read faster."""
+    return None if mode == "learn" else mode
+
+
+def _raw(array: np.ndarray) -> bytes:
+    return np.ascontiguousarray(array, "<f4").tobytes()
+
+
+def _lists(answer: Any) -> list[ShownList]:
+    return [ShownList.of(each) for each in answer["answers"]]
+
+
+def _some_for_later(answer: Any) -> bool:
+    return any(each["status"] in NOT_NOW for each in answer["answers"])
