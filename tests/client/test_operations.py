@@ -97,7 +97,18 @@ def test_every_route_but_the_endless_one_is_an_operation() -> None:
 
 
 def test_answers_have_the_fields_that_the_service_gives() -> None:
-    for name in ("Described", "Models", "Version", "Versions", "Accepted", "Place", "Node", "Standing", "Draws"):
+    for name in (
+        "Described",
+        "Models",
+        "Version",
+        "Versions",
+        "Accepted",
+        "Place",
+        "Node",
+        "Standing",
+        "Draws",
+        "Shown",
+    ):
         mine = typing.get_type_hints(getattr(answers, name))
         assert list(mine) == list(getattr(told, name).__struct_fields__), name
     for name in ("Explained", "Alive", "Readiness"):
@@ -196,13 +207,13 @@ def test_a_service_that_is_not_ready_says_so_at_once() -> None:
 def test_a_logged_list_is_explained_by_its_name() -> None:
     flaky = Flaky(200, good={"impression": "a/b+c"})
     with Client("http://service", transport=flaky.transport) as client:
-        assert client.explain_impression("a/b+c", model="m") == {"impression": "a/b+c"}
+        assert dict(client.explain_impression("a/b+c", model="m")) == {"impression": "a/b+c"}
     (asked,) = flaky.asked
     assert (asked.method, asked.url.path, asked.url.params["impression"]) == ("GET", "/v1/models/m/explain", "a/b+c")
 
     async def later() -> None:
         async with AsyncClient("http://service", transport=flaky.transport) as client:
-            assert await client.explain_impression("a/b+c", model="m") == {"impression": "a/b+c"}
+            assert dict(await client.explain_impression("a/b+c", model="m")) == {"impression": "a/b+c"}
 
     asyncio.run(later())
     assert flaky.asked[1].url == asked.url

@@ -168,11 +168,10 @@ def test_a_full_history_forgets_the_half_that_was_told_longest_ago(
         assert all(after[pair] == before[pair] for pair in stay - told)
 
 
-def test_a_history_with_a_memory_grows_no_further_than_that() -> None:
-    history = History.empty(5, memory=3)
+def test_a_history_with_a_memory_has_all_of_its_room_at_once() -> None:
+    history = History.empty(5, memory=PAIR_BLOCK).with_room(4, 4)
+    assert (history.documents.shape[0], history.weight.shape[0]) == (8 * DOCUMENT_BLOCK, 2 * PAIR_BLOCK)
     for documents, pairs in LISTS:
         history, _ = add(history, shown(documents), pairs_of(pairs), KEY)
-    assert int(history.n_pairs) == 3
-    assert history.with_room(DOCUMENT_BLOCK - 3, PAIR_BLOCK - 1) is history
-    assert history.with_room(DOCUMENT_BLOCK - 2, 1) is not history
-    assert history.with_room(1, PAIR_BLOCK) is not history
+    assert history.with_room(4 * DOCUMENT_BLOCK, PAIR_BLOCK) is history
+    assert history.with_room(1, PAIR_BLOCK + 1) is not history

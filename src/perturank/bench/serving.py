@@ -175,6 +175,9 @@ async def _rows(url: str, pid: int, scale: Scale, advance: Callable[[str], None]
     paced = Load(url, MODEL, json_bodies, connections=32, rate=scale.rate, numbers=numbers)
     heard = Heard()  # goes on through all parts with feedback, so that lag counts from the first click
     await _under(Load(url, MODEL, json_bodies, connections=4, numbers=numbers), 3.0, heard)
+    async with Connection.to(url) as connection:
+        while await _n_learned(connection) < len(heard.acknowledged):  # the learner compiles with the first click
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
     advance("warm")
 
     async def part(name: str, load: Load, seconds: float) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
+from perturank.client.requests import Mode
+
 Status = Literal["recorded", "known", "early", "late"]
 
 
@@ -81,7 +83,7 @@ class Erasing(Accepted):
 
 
 class Place(TypedDict):
-    """A document where the best estimate has it; the last three where the ranker knows certain orders."""
+    """A document in its place; what is certain where the ranker knows that, `explored` in a logged list."""
 
     id: str
     score: float
@@ -89,6 +91,7 @@ class Place(TypedDict):
     certainly_after: NotRequired[list[str]]
     free: NotRequired[list[str]]
     certain: NotRequired[bool]
+    explored: NotRequired[bool | None]
 
 
 class Node(TypedDict):
@@ -114,6 +117,16 @@ class Draws(TypedDict):
     documents: list[Standing]
 
 
+class Shown(TypedDict):
+    """A logged list: when it was shown (milliseconds since 1970), and by which version."""
+
+    impression: str
+    at: int
+    version: int
+    mode: Mode
+    propensity: float | None
+
+
 class Explained(TypedDict):
     """Why documents stand where they do; the graph and the share of certain pairs where there are certain orders."""
 
@@ -123,6 +136,7 @@ class Explained(TypedDict):
     graph: list[Node] | None
     certain_pairs: float | None
     draws: Draws | None
+    shown: NotRequired[Shown]
 
 
 class Alive(TypedDict):

@@ -123,7 +123,7 @@ class Operations:
         return Call("POST", of_model(model, "/explain"), body=body)
 
     @Operation
-    def explain_impression(self, impression: str, *, model: str = DEFAULT) -> Call[dict[str, Any]]:
+    def explain_impression(self, impression: str, *, model: str = DEFAULT) -> Call[Explained]:
         """Return why a logged list was what it was."""
         return Call("GET", of_model(model, "/explain"), query={"impression": impression})
 

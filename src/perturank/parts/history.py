@@ -78,9 +78,8 @@ class History(eqx.Module):
         """Return the same history with room for so many more; a traced one cannot grow and is trusted to fit."""
         if isinstance(self.n_documents, jax.core.Tracer):
             return self
-        known_documents, known_pairs = self._n_remembered()
-        d = _capacity(known_documents + n_documents, self.documents.shape[0], DOCUMENT_BLOCK)
-        p = _capacity(known_pairs + n_pairs, self.weight.shape[0], PAIR_BLOCK)
+        d = _capacity(self._most_documents() + n_documents, self.documents.shape[0], DOCUMENT_BLOCK)
+        p = _capacity(self._most_pairs() + n_pairs, self.weight.shape[0], PAIR_BLOCK)
         if (d, p) == (self.documents.shape[0], self.weight.shape[0]):
             return self
         return History(
@@ -94,12 +93,16 @@ class History(eqx.Module):
             None if self.recency is None else self.recency.at(_extended(self.recency.last, p)),
         )
 
-    def _n_remembered(self) -> tuple[int, int]:
-        """Return how many documents and pairs there are at most when the next list is added."""
-        n_documents, n_pairs = int(self.n_documents), int(self.n_pairs)
-        if self.recency is None or n_pairs < self.recency.memory:
-            return n_documents, n_pairs
-        return min(n_documents, self.recency.memory), self.recency.memory // 2
+    def _most_pairs(self) -> int:
+        """Return for how many pairs there is room before more come: with a memory all at once, to compile once."""
+        return int(self.n_pairs) if self.recency is None else self.recency.memory
+
+    def _most_documents(self) -> int:
+        """Return the same for documents: there are seldom two to a pair, and more room is made where there are."""
+        if self.recency is None:
+            return int(self.n_documents)
+        is_full = int(self.n_pairs) >= self.recency.memory  # and has half of them when more come
+        return max(2 * self.recency.memory, 0 if is_full else int(self.n_documents))
 
     @property
     def is_full(self) -> Array:

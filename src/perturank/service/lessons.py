@@ -117,8 +117,11 @@ def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
     """Return the ranker with room for n more; what must grow doubles, since each growth compiles anew.
 
     It depends on nothing but the log: spare room is part of a state. It follows what is there and not how often
-    it was shown, since every batch copies all of it.
+    it was shown, since every batch copies all of it. With a memory there is room for all of that from the start.
     """
+    settings: Any = getattr(ranker, "settings", None)
+    if getattr(settings, "memory", None) is not None:
+        return ranker.with_room(AT_ONCE, places)
     return ranker.with_room(n if learned > 0 else max(n, LEAST_ROOM), places)
 
 

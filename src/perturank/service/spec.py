@@ -23,7 +23,10 @@ MOST_FEATURES = 10_000
 MOST_LAYERS = 16
 MOST_BYTES = 1_000_000_000
 MOST_IN_A_BATCH = 64
-MEMORY = 32_768  # pairs, unless a model says otherwise: a service runs for years, and a batch copies all of them
+# Pairs that a model remembers, and bytes of their documents, unless it says otherwise: a service runs for years, and
+# a batch copies all of them. With a batch's own pairs they fill powers of two.
+MEMORY = 14_000
+MEMORY_BYTES = 60_000_000
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -84,8 +87,10 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def _settings_of_a_service(self) -> Settings:
         """Return the same, with a memory that is bounded unless the model says that it is not to be."""
         chosen = self.chosen_settings()
-        is_silent = hasattr(chosen, "memory") and "memory" not in self.settings
-        return chosen.changed(memory=MEMORY) if is_silent else chosen
+        if not hasattr(chosen, "memory") or "memory" in self.settings:
+            return chosen
+        bytes_of_a_pair = 2 * 4 * self.n_features
+        return chosen.changed(memory=min(MEMORY, MEMORY_BYTES // bytes_of_a_pair))
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time."""
