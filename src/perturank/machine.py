@@ -72,3 +72,10 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def give_memory_back() -> None:
+    """Return to the system what is free: compiling takes hundreds of megabytes for a moment."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

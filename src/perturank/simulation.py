@@ -28,6 +28,7 @@ from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam
 from perturank.hyperparameters import Settings
 from perturank.parts import batches
+from perturank.parts.recency import is_bounded
 from perturank.runs import Progress, Run
 
 LONGEST_CHUNK = 1000
@@ -276,6 +277,8 @@ def simulate(
 
 def _roomy(ranker: Ranker, n: int, top: int) -> Ranker:
     """Return the ranker with room for n more rounds; where it must grow, it grows for many at once."""
+    if is_bounded(ranker):
+        return ranker.with_room(LONGEST_CHUNK, top)
     if _shapes(ranker.with_room(n, top)) == _shapes(ranker):
         return ranker
     return ranker.with_room(max(n, LEAST_ROOM), top)

@@ -13,7 +13,7 @@ from perturank.service import changing, resuming, snapshots
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
 from perturank.service.learner import Learner, Superseded
-from perturank.service.lessons import LEAST_ROOM
+from perturank.service.lessons import roomy
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.refusals import NotReady
@@ -71,7 +71,7 @@ def test_one_list_at_a_time_is_what_the_library_learns(log: Log) -> None:
     for seed in range(3):
         lived(log, chosen, 1, seed)
         assert learner.step() == 1
-    by_hand, start = chosen.start().with_room(LEAST_ROOM, PLACES), chosen.start()
+    by_hand, start = roomy(chosen.start(), 1, 0, PLACES), chosen.start()
     for seed in range(3):
         query = Query.of(rows(6, seed))
         ranking = start.rank(query, jax.random.key(seed), PLACES)

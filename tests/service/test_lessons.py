@@ -44,7 +44,7 @@ def test_a_list_that_would_ruin_the_ranker_is_left_out(caplog: pytest.LogCapture
 
 
 def test_a_ranker_grows_seldom_and_by_a_rule_of_the_log_alone() -> None:
-    start = spec("p2linrank").start()
+    start = spec("p2linrank", settings={"memory": None}).start()
     grown = lessons.roomy(start, 1, 0, PLACES)
     assert lessons.shapes(grown) != lessons.shapes(start)
     assert lessons.shapes(lessons.roomy(grown, 64, 10, PLACES)) == lessons.shapes(grown)
@@ -54,6 +54,15 @@ def test_a_ranker_grows_seldom_and_by_a_rule_of_the_log_alone() -> None:
     assert lessons.shapes(again) == lessons.shapes(grown)
     memoryless = spec("pdgd-linear").start()
     assert lessons.roomy(memoryless, 1000, 0, PLACES) is memoryless
+
+
+def test_a_ranker_with_a_memory_never_grows() -> None:
+    chosen = spec("p2linrank")
+    assert chosen.settings["memory"] == 14_000
+    grown = lessons.roomy(chosen.start(), 1, 0, PLACES)
+    assert lessons.shapes(lessons.foreseen(grown, 10_000_000, PLACES)) == lessons.shapes(grown)
+    assert spec("p2linrank", settings={"memory": 99}).settings["memory"] == 99
+    assert spec("p2linrank", settings={"memory": None}).settings["memory"] is None
 
 
 def test_what_will_be_needed_is_compiled_once(log: Log) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 
 from perturank.core import Array
 
 MEMORY = "pairs at which the half that was told longest ago is forgotten; none: nothing ever is"
+
+
+def is_bounded(ranker: Any) -> bool:
+    """Return whether a ranker remembers only so much: it has room for that, and for what is added at once."""
+    return getattr(getattr(ranker, "settings", None), "memory", None) is not None
 
 
 class Recency(eqx.Module):

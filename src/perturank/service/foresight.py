@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from perturank import machine
 from perturank.core import Ranker
 from perturank.service import lessons
 from perturank.service.learner import Learner
@@ -34,5 +35,10 @@ class Foresight:
                 return
 
     def _begin(self, ranker: Ranker, seed: int, places: int) -> None:
-        self._thread = threading.Thread(target=lessons.prepare, args=(ranker, seed, places), daemon=True)
+        self._thread = threading.Thread(target=_prepare, args=(ranker, seed, places), daemon=True)
         self._thread.start()
+
+
+def _prepare(ranker: Ranker, seed: int, places: int) -> None:
+    lessons.prepare(ranker, seed, places)
+    machine.give_memory_back()

@@ -17,6 +17,7 @@ from jax import lax
 from perturank.core import Array, Interaction, Key, Query, Ranker, identities
 from perturank.errors import BadInput
 from perturank.parts import batches
+from perturank.parts.recency import is_bounded
 from perturank.service.entries import Impression
 from perturank.service.lines import lines
 from perturank.service.packing import unpacked
@@ -119,8 +120,7 @@ def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
     It depends on nothing but the log: spare room is part of a state. It follows what is there and not how often
     it was shown, since every batch copies all of it. With a memory there is room for all of that from the start.
     """
-    settings: Any = getattr(ranker, "settings", None)
-    if getattr(settings, "memory", None) is not None:
+    if is_bounded(ranker):
         return ranker.with_room(AT_ONCE, places)
     return ranker.with_room(n if learned > 0 else max(n, LEAST_ROOM), places)
 
