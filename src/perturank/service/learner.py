@@ -54,11 +54,14 @@ class Learner:
             if on_record is not None:
                 on_record()
 
-    def step(self) -> int:
-        """Read, learn from what is complete, publish; return how many impressions were learned."""
+    def step(self, holds: Callable[[State], bool] = lambda state: False) -> int:
+        """Read, learn from what is complete, publish; return how many impressions were learned.
+
+        Models that are held learn later: nothing is written of what they wait for.
+        """
         self.catch_up()
         n_before = self._n_learned()
-        if self._write_batches():
+        if self._write_batches(holds):
             with self.progress.learning():
                 self.catch_up()
         n = self._n_learned() - n_before
@@ -92,8 +95,9 @@ class Learner:
     def _n_learned(self) -> int:
         return sum(state.learned for state in self.states.values())
 
-    def _write_batches(self) -> bool:
-        full = [(state, batch) for state in self.states.values() for batch in self._due(state)]
+    def _write_batches(self, holds: Callable[[State], bool]) -> bool:
+        free = [state for state in self.states.values() if not holds(state)]
+        full = [(state, batch) for state in free for batch in self._due(state)]
         if not full:
             return False
         with self.log.transaction() as transaction:
