@@ -76,13 +76,14 @@ class Service:
         if failures:
             raise failures[0]
 
-    def model(self, name: str, n_features: int | None = None) -> Hosted:
-        """Return a model; on loopback the first request makes the default one."""
+    def model(self, name: str, wanted: Callable[[], Spec | None] | None = None) -> Hosted:
+        """Return a model; on loopback the first request makes the default one, if it can be answered by it."""
         if name not in self.host:
             self.refresh()  # another process may have made it a moment ago
-        if name == DEFAULT and n_features is not None and self.settings.is_loopback:
-            if DEFAULT not in self.host:
-                self.put(DEFAULT, Spec(n_features=n_features), only_new=True)
+        if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.host:
+            spec = wanted()
+            if spec is not None:
+                self.put(DEFAULT, spec, only_new=True)
         return self.host.get(name)
 
     def rank(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -40,7 +41,9 @@ from perturank.service.reading import check_width, of_bytes, of_documents, of_nu
 from perturank.service.recent import Recent
 from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.service import Service, Shown
+from perturank.service.spec import Spec
 
+Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 
 
@@ -53,13 +56,13 @@ class Lists:
     async def rank(self, asking: Asking) -> Response:
         """Answer with a list to show."""
         asks = await aside(asking, partial(_asked_rank, asking))
-        held = await hosted(self._service, asking.path_params["model"], _n_features(asks))
+        held = await hosted(self._service, asking.path_params["model"], partial(self._wanted, [asks]))
         return answered(asking, await self._ranked(await aside(asking, partial(self._parsed, held, asks))))
 
     async def rank_batch(self, asking: Asking) -> Response:
         """Answer with several lists."""
         batch: list[Rank] = self._within((await aside(asking, partial(asked, asking, RankBatch))).requests)
-        held = await hosted(self._service, asking.path_params["model"], _n_features(batch[0]) if batch else None)
+        held = await hosted(self._service, asking.path_params["model"], partial(self._wanted, batch))
         parsed = await aside(asking, lambda: [self._parsed(held, asks) for asks in batch])  # all, before one is drawn
         drawing = []
         for each in parsed:
@@ -132,23 +135,36 @@ class Lists:
             about["explored"] = chance
         return found
 
+    def _wanted(self, batch: Sequence[Rank | RawRank | Numbers]) -> Spec | None:
+        """Return the model that could answer all of these; None: they do not say how many features it has."""
+        n_features = _n_features(batch[0]) if batch else None
+        if n_features is None:
+            return None
+        spec = Spec(n_features=n_features)
+        for asks in batch:
+            self._read(spec, asks)
+        return spec
+
     def _parsed(self, held: Hosted, given: Rank | RawRank | Numbers) -> Parsed:
+        return held, *self._read(held.spec, given)
+
+    def _read(self, spec: Spec, given: Rank | RawRank | Numbers) -> Read:
         most = self._service.settings.documents
         asks: Rank | RawRank
         if isinstance(given, Numbers):
             asks, ids = given.asks, given.ids
-            features, prior = of_numbers(ids, given.features, given.priors, held.spec, most)
+            features, prior = of_numbers(ids, given.features, given.priors, spec, most)
         elif isinstance(given, RawRank):
             asks, ids = given, given.ids
-            features, prior = of_bytes(ids, given.features, given.prior, held.spec, most)
+            features, prior = of_bytes(ids, given.features, given.prior, spec, most)
         else:
             asks, ids = given, [each.id for each in given.documents]
-            features, prior = of_documents(given.documents, held.spec, most)
-        if asks.top is not None and asks.top > held.spec.places:
-            raise Refused(f"top is {asks.top}", f"the model's lists have at most {held.spec.places} places")
-        if asks.draw is not None and held.spec.chance != "seeded":
+            features, prior = of_documents(given.documents, spec, most)
+        if asks.top is not None and asks.top > spec.places:
+            raise Refused(f"top is {asks.top}", f"the model's lists have at most {spec.places} places")
+        if asks.draw is not None and spec.chance != "seeded":
             raise Refused("draw is given", "only a model with chance: seeded takes it")
-        return held, ids, features, prior, asks
+        return ids, features, prior, asks
 
     async def _ranked(self, parsed: Parsed) -> Ranking:
         held, ids, features, prior, asks = parsed
