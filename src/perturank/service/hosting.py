@@ -107,7 +107,8 @@ class Host:
 
     def all(self) -> list[Hosted]:
         """Return the models in the order of their names."""
-        return [self._models[name] for name in sorted(self._models)]
+        models = self._models.copy()  # at once: another thread may take one out meanwhile
+        return [models[name] for name in sorted(models)]
 
     def lengths(self, spec: Spec) -> list[int]:
         """Return the padded lengths that requests may have."""
