@@ -194,7 +194,9 @@ class Service:
         """Let everything of a source be taken out of the log; return the position of the wish."""
         self.host.get(model)
         seal = source_seal(source, self.log.secret)
-        return self.committer.submit(lambda transaction: changing.erase(transaction, model, seal)).result()
+        wish = self.committer.submit(lambda transaction: changing.erase(transaction, model, seal)).result()
+        self.refresh()
+        return wish
 
     def file(self, model: str, *, history: bool = True) -> bytes:
         """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""

@@ -41,6 +41,7 @@ class Parts:
 
     def __init__(self, service: Service) -> None:
         settings, meter, self.recent = service.settings, Meter(), Recent()
+        service.host.forget = self.recent.forget
         watch = Watch(service, meter.pulse)
         self.health = Health(watch, meter)
         watch.failing = lambda: self.health.failing

@@ -47,7 +47,6 @@ class Models:
     async def delete(self, asking: Asking) -> Response:
         """Delete a model."""
         await run(self._service.delete, asking.path_params["model"])
-        self._recent.forget(asking.path_params["model"])
         return Response(status_code=204)
 
     async def versions(self, asking: Asking) -> Response:
@@ -105,7 +104,6 @@ class Models:
         """Take everything of a source out of the log."""
         held = await hosted(self._service, asking.path_params["model"])
         position = await run(self._service.erase, held.name, asked(asking, Erase).source)
-        self._recent.forget(held.name)  # nobody remembers whose queries they were
         return answered(asking, {"status": "accepted", "position": position}, 202)
 
 
