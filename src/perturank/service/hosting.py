@@ -135,6 +135,16 @@ class Host:
         """Note that a list of this padded length has been drawn."""
         self._compiled.add(program(held, length))
 
+    def prepare(self, name: str, spec: Spec, lengths: Iterable[int]) -> None:
+        """Compile these lengths for a model that goes on learning under another spec, before that is served."""
+        held = self._models.get(name)
+        if held is None or not spec.learns_like(held.spec):
+            return
+        coming = replace(held, spec=spec)
+        for length in sorted(lengths):
+            if self.is_compiled(held, length) and not self.is_compiled(coming, length):
+                self.compile(coming, length)
+
     def compile(self, held: Hosted, length: int) -> None:
         """Rank nothing in particular, so that the next list of this length does not wait."""
         listed(held.flat, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -158,12 +158,16 @@ class Service:
         changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
         return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
-    def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
-        """Make or change a model; return whether its learning begins anew."""
+    def put(self, model: str, spec: Spec, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
+        """Make or change a model; return whether its learning begins anew.
+
+        `in_use` are numbers of documents whose lists should not wait for what the change must compile.
+        """
         checked = spec.checked()
         start = checked.start()  # before it is in the log: what cannot be made must not get there
         if checked.is_limited and not listing.has_propensity(start, checked.places):
             raise Refused(f"{spec.ranker} does not know the probability of its lists", "leave exploration unlimited")
+        self.host.prepare(model, checked, {listing.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
             lambda transaction: changing.put(transaction, model, checked, only_new=only_new)
         ).result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 
@@ -104,3 +105,28 @@ def test_a_model_that_vanishes_while_all_are_listed_harms_nobody(service: Servic
     service.host._models = {Name("b"): held, Name("a"): held}
     assert service.host.all() == [held, held]
     assert service.host.all() == [held]
+
+
+def test_a_process_that_has_been_ready_stays_so_while_it_compiles_more(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles, may_compile = Host.compile, threading.Event()
+
+    def slowly(host: Host, held: Hosted, length: int) -> None:
+        assert may_compile.wait(SECONDS)
+        compiles(host, held, length)
+
+    monkeypatch.setattr(Host, "compile", slowly)
+    service.put("m", Spec(n_features=2, ranker="random", places=4))
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        answer = http.get("/readyz")
+        assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (503, "compiling", 1)
+        may_compile.set()
+        end = time.monotonic() + SECONDS
+        while http.get("/readyz").status_code != 200 and time.monotonic() < end:
+            time.sleep(0.02)
+        may_compile.clear()
+        service.put("n", Spec(n_features=2, ranker="random", places=4))
+        answer = http.get("/readyz")
+        assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (200, "compiling", 1)
+        may_compile.set()

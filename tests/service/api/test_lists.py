@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 import numpy as np
 import pytest
@@ -155,6 +156,31 @@ def test_large_bodies_are_read_beside_the_event_loop(service: Service, monkeypat
         asking = Asking("POST", "", "", {"model": "m"}, {}, "", service.stopping, body=body)
         assert asyncio.run(_answer(lists, asking)).status_code == 200
     assert read == [True, False]
+
+
+def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists, compiled, rank = Lists(service, Meter(), Recent()), threading.Event(), service.rank
+    monkeypatch.setattr(service.host, "is_compiled", lambda held, length: False)
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        assert compiled.wait(60)
+        return rank(*args, **options)
+
+    monkeypatch.setattr(service, "rank", slowly)
+    body = msgspec.json.encode({"documents": documents()})
+    asking = Asking("POST", "", "", {"model": "m"}, {}, "", service.stopping, body=body)
+
+    async def looked() -> list[int]:
+        waiting = [asyncio.ensure_future(lists.rank(asking)) for _ in range(50)]  # more than there are threads
+        await asyncio.sleep(0)
+        await asyncio.wait_for(anyio.to_thread.run_sync(service.refresh), 30)
+        assert not any(each.done() for each in waiting)
+        compiled.set()
+        return [answer.status_code for answer in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(looked()) == [200] * 50
 
 
 async def _answer(lists: Lists, asking: Asking) -> Response:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
+import anyio
 import anyio.to_thread
 
 from perturank.service.api.health import SAMPLING, Health
@@ -47,16 +48,16 @@ async def _told(health: Health, work: Awaitable[None]) -> None:
 
 async def _look(service: Service, health: Health) -> None:
     """Take in what is new several times a second, and close windows now and then."""
-    closed, pause = time.monotonic(), SECONDS_BETWEEN_LOOKS
+    closed, pause, own = time.monotonic(), SECONDS_BETWEEN_LOOKS, anyio.CapacityLimiter(1)  # requests may use up theirs
     while True:
         with health.noting("the log cannot be read"):
-            await anyio.to_thread.run_sync(service.refresh)
+            await anyio.to_thread.run_sync(service.refresh, limiter=own)
             in_step = any(held.spec.batch is not None for held in service.host.all())
             pause = SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS
         if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
             closed = time.monotonic()
             with health.noting("windows cannot be closed"):
-                await anyio.to_thread.run_sync(service.close_windows)
+                await anyio.to_thread.run_sync(service.close_windows, limiter=own)
         await asyncio.sleep(pause)
 
 
@@ -73,19 +74,21 @@ async def _compile(service: Service, health: Health) -> None:
     """Compile every length of list of every model, one at a time; what fails is tried again after all others."""
     if not service.settings.compile_first:
         return
-    failed: set[Program] = set()
+    failed, own = set[Program](), anyio.CapacityLimiter(1)
     while True:
-        todo = None
+        todo, is_found = None, False
         with health.noting("what is to be compiled cannot be found"):
             todo = next((each for each in service.host.uncompiled() if program(*each) not in failed), None)
+            is_found = True
         if todo is None:
-            if not failed:
+            if is_found and not failed:
                 health.works(COMPILING)
+                health.compiled()
             failed.clear()
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             continue
         try:
-            await anyio.to_thread.run_sync(service.host.compile, *todo)
+            await anyio.to_thread.run_sync(service.host.compile, *todo, limiter=own)
         except Exception as error:  # whatever it is, other models must not wait for this one
             health.fails(COMPILING, error)
             failed.add(program(*todo))

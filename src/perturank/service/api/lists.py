@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import numpy as np
 from starlette.responses import Response
@@ -43,6 +44,7 @@ from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.service import Service, Shown
 from perturank.service.spec import Spec
 
+MOST_COMPILING = 2  # lists at a time: as many programs, and the rest finds them made
 Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 
@@ -52,6 +54,8 @@ class Lists:
 
     def __init__(self, service: Service, meter: Meter, recent: Recent) -> None:
         self._service, self._meter, self._recent = service, meter, recent
+        # Lists that wait for a compilation have threads of their own: others are needed to look into the log.
+        self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
 
     async def rank(self, asking: Asking) -> Response:
         """Answer with a list to show."""
@@ -184,7 +188,7 @@ class Lists:
         length = padded_length(len(ids), held.spec.places)
         if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
-        future = await anyio.to_thread.run_sync(draw)
+        future = await anyio.to_thread.run_sync(draw, limiter=self._compiling)
         self._service.host.note_compiled(held, length)
         return await asyncio.wrap_future(future)
 

@@ -41,7 +41,8 @@ class Models:
     async def put(self, asking: Asking) -> Response:
         """Make or change a model."""
         name, spec = asking.path_params["model"], asked(asking, Spec)
-        anew = await run(self._service.put, name, spec)
+        in_use = {len(each.ids) for each in self._recent.of(name)}
+        anew = await run(partial(self._service.put, name, spec, in_use=in_use))
         return answered(asking, described(self._service.host.get(name)), 201 if anew else 200)
 
     async def delete(self, asking: Asking) -> Response:

@@ -240,11 +240,12 @@ ROUTES = (
         "GET",
         "/readyz",
         "health.ready",
-        "Ready: everything is compiled",
+        "Ready: everything is, or once was, compiled",
         None,
         None,
         answers.Readiness,
         also=((503, "not yet, or not now"),),
+        note="Once ready, a process stays so while it compiles what a change of a model needs.",
     ),
     Route("GET", "/metrics", "health.metrics", "For Prometheus", "serve", None, str),
 )
