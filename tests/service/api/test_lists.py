@@ -213,6 +213,10 @@ def test_bad_requests_are_refused_and_nothing_is_logged(
     assert impressions(service) == []
 
 
+def test_more_places_than_the_model_has_are_told_who_says_how_many(http: TestClient) -> None:
+    assert rank(http, 422, top=5)["detail"] == "the model's lists have 4 places; `places` of its PUT says how many"
+
+
 def test_too_many_documents_or_bytes_are_refused(http: TestClient) -> None:
     assert rank(http, 413, documents=documents(17))["title"] == "there are 17 documents"
     answer = http.post("/v1/models/m/rank", content=b"x" * 20_001)
@@ -315,7 +319,8 @@ def test_what_is_not_in_the_log_is_not_explained(http: TestClient, service: Serv
 
     name = rank(http)["impression"]
     assert "was not given by this model" in why(404, impression="made-up")
-    assert "it is not said what to explain" in why(422)
+    assert why(422).startswith("it is not said what to explain")
+    assert why(422).endswith("documents are sent here with POST")
     assert "it is not said what to explain" in why(422, impression=name, recent=1)
     assert "recent is 'x'" in why(422, recent="x")
     gone = sealed(fresh(0), "m", service.log.secret)

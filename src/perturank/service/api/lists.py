@@ -98,7 +98,8 @@ class Lists:
                 raise Refused(f"recent is {recent[:40]!r}", "say the number of a query")
             return await self._explained(asking, Explain(recent=int(recent)))
         if impression is None or recent is not None:
-            raise Refused("it is not said what to explain", "ask with ?impression=ID, or with ?recent=NUMBER")
+            remedy = "ask with ?impression=ID or ?recent=NUMBER; documents are sent here with POST"
+            raise Refused("it is not said what to explain", remedy)
         held = await hosted(self._service, asking.path_params["model"])
         record = await asyncio.wrap_future(self._service.shown(held.name, impression))
         found = await anyio.to_thread.run_sync(self._explained_record, held, record)
@@ -165,7 +166,8 @@ class Lists:
             asks, ids = given, [each.id for each in given.documents]
             features, prior = of_documents(given.documents, spec, most)
         if asks.top is not None and asks.top > spec.places:
-            raise Refused(f"top is {asks.top}", f"the model's lists have at most {spec.places} places")
+            remedy = f"the model's lists have {spec.places} places; `places` of its PUT says how many"
+            raise Refused(f"top is {asks.top}", remedy)
         if asks.draw is not None and spec.chance != "seeded":
             raise Refused("draw is given", "only a model with chance: seeded takes it")
         return ids, features, prior, asks
