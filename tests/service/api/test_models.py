@@ -275,6 +275,20 @@ def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Se
     assert (answer.status_code, "has shape" in answer.json()["title"]) == (422, True)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, service: Service, value: float) -> None:
+    service.put("m", Spec(**SPEC | {"ranker": "p2linrank"}))
+    ranker = service.host.get("m").ranker
+    sound = storage.arrays_of(ranker)
+    names = [name for name, array in sound.items() if array.dtype.kind == "f" and array.size]
+    assert any(name.startswith(snapshots.ONLY_LEARNING) for name in names)
+    for name in names:
+        arrays = sound | {name: np.full_like(sound[name], value)}
+        answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))
+        assert (answer.status_code, "holds what is no number" in answer.json()["title"]) == (422, True), name
+    assert service.log.names("m/imported/") == []
+
+
 def test_a_source_is_erased_on_request(http: TestClient, service: Service, made: Any) -> None:
     shown = http.post("/v1/models/m/rank", json={"documents": DOCUMENTS, "source": "alice"}).json()
     said = {"impression": shown["impression"], "clicks": [shown["ranking"][0]["id"]], "final": True}
