@@ -61,11 +61,16 @@ class ServeSettings(Settings):
 
 
 def without_password(url: str) -> str:
-    """Return an address as it may be shown, whether it is a URL or written as `host=… password=…`."""
+    """Return an address as it may be shown, whether it is a URL or written as `host=… password=…`.
+
+    Rather too little is shown than too much: a password may hold any sign, also where a URL would have it encoded.
+    """
+    if url.startswith("sqlite:"):
+        return url
     if "://" not in url:
         return re.sub(rf"{PASSWORD}\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)", r"\1***", url)
-    url = re.sub(r"(://[^/?@]*?):[^/?]*@", r"\1:***@", url)
-    return re.sub(rf"{PASSWORD}=)[^&]*", r"\1***", url)
+    url = re.sub(rf"{PASSWORD}=)[^&]*", r"\1***", url)
+    return re.sub(r"(://[^:@]*):.*@", r"\1:***@", url, flags=re.S)
 
 
 def is_loopback(host: str) -> bool:
