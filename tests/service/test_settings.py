@@ -16,6 +16,13 @@ def test_a_flag_counts_before_the_environment_that_before_the_file_that_before_t
     assert (settings.port, settings.rate, settings.learner, settings.host) == (3, 7.0, "none", "127.0.0.1")
 
 
+def test_a_port_that_kubernetes_has_set_is_told_from_one_that_was_meant() -> None:
+    environment = {"PERTURANK_PORT": "tcp://10.0.0.7:8765"}
+    with pytest.raises(BadInput, match=r"tcp://10\.0\.0\.7:8765.*Kubernetes.*enableServiceLinks: false"):
+        settled({"port": None}, environment)
+    assert settled({"port": 99}, environment).port == 99
+
+
 @pytest.mark.parametrize(
     "text, says",
     [

@@ -89,9 +89,13 @@ def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
     names = settings.as_dict()
     if file is not None:
         settings = settings.changed(**_of_file(file))
-    texts = {name: environment[PREFIX + name.upper()] for name in names if PREFIX + name.upper() in environment}
-    settings = settings.parsed(texts)
-    return settings.changed(**{name: value for name, value in flags.items() if value is not None})
+    said = {name: value for name, value in flags.items() if value is not None}
+    unsaid = {name: PREFIX + name.upper() for name in names if name not in said}
+    texts = {name: environment[variable] for name, variable in unsaid.items() if variable in environment}
+    if texts.get("port", "").startswith("tcp://"):
+        remedy = "give --port, or name the Service otherwise, or set enableServiceLinks: false for the Pod"
+        raise BadInput(f"PERTURANK_PORT is {texts['port']!r}: Kubernetes sets it for a Service named perturank", remedy)
+    return settings.parsed(texts).changed(**said)
 
 
 def _of_file(file: Path) -> dict[str, Any]:
