@@ -277,7 +277,7 @@ def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Se
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, service: Service, value: float) -> None:
-    service.put("m", Spec(**SPEC | {"ranker": "p2linrank"}))
+    service.put("m", Spec(n_features=5, ranker="p2linrank", places=4))
     ranker = service.host.get("m").ranker
     sound = storage.arrays_of(ranker)
     names = [name for name, array in sound.items() if array.dtype.kind == "f" and array.size]
