@@ -175,7 +175,7 @@ async def _rows(url: str, pid: int, scale: Scale, advance: Callable[[str], None]
     heard = Heard()  # goes on through all parts with feedback, so that lag counts from the first click
     await _under(Load(url, MODEL, json_bodies, connections=4, numbers=numbers), 3.0, heard)
     async with Connection.to(url) as connection:
-        while await _n_learned(connection) < len(heard.acknowledged):  # the learner compiles with the first click
+        while await _n_learned(connection) < len(heard.acknowledged):  # the learner may still compile its first lesson
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
     advance("warm")
 

@@ -21,7 +21,7 @@ from perturank.service.service import Service
 from perturank.service.spec import Spec
 from perturank.service.watching import Watch
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 def test_a_model_that_cannot_be_compiled_does_not_stop_the_others(
