@@ -23,6 +23,7 @@ from perturank.service.tracking import Completed
 
 EPOCH = "learner epoch"
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
+FAR_BEHIND = 100_000  # records of all models: what a restart may have to read for the sake of one that stands still
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
 
 
@@ -38,6 +39,7 @@ class Learner:
         self.states = resuming.resumed(log, recalled(log))
         self.position = resuming.position(self.states)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
+        self._stored_at = {model: state.at for model, state in self.states.items()}
         self.progress = Progress(self.states.values())
         with log.transaction() as transaction:
             self.epoch = transaction.remembered(EPOCH) + 1
@@ -54,17 +56,21 @@ class Learner:
             if on_record is not None:
                 on_record()
 
-    def step(self) -> int:
-        """Read, learn from what is complete, publish; return how many impressions were learned."""
+    def step(self, holds: Callable[[State], bool] = lambda state: False) -> int:
+        """Read, learn from what is complete, publish; return how many impressions were learned.
+
+        Models that are held learn later: nothing is written of what they wait for.
+        """
         self.catch_up()
         n_before = self._n_learned()
-        if self._write_batches():
+        if self._write_batches(holds):
             with self.progress.learning():
                 self.catch_up()
         n = self._n_learned() - n_before
         for state in list(self.states.values()):
             if state.unpublished:
                 self._publish(state, n)
+        self._store_what_stands_still()
         self._tell()
         self.is_tidy = not self._keeper.look(list(self.states.values()))
         return n
@@ -92,8 +98,9 @@ class Learner:
     def _n_learned(self) -> int:
         return sum(state.learned for state in self.states.values())
 
-    def _write_batches(self) -> bool:
-        full = [(state, batch) for state in self.states.values() for batch in self._due(state)]
+    def _write_batches(self, holds: Callable[[State], bool]) -> bool:
+        free = [state for state in self.states.values() if not holds(state)]
+        full = [(state, batch) for state in free for batch in self._due(state)]
         if not full:
             return False
         with self.log.transaction() as transaction:
@@ -137,13 +144,22 @@ class Learner:
 
     def store(self, state: State) -> None:
         """Keep the whole state, so that a restart need not begin at the first click."""
-        content = resuming.stored(state)
+        content, at = resuming.stored(state, self.position), self.position
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
             if current(transaction, state.model) is None:
                 return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.state_name(state.model), content)
-        self._stored[state.model] = state.generation, state.learned
+        self._stored[state.model], self._stored_at[state.model] = (state.generation, state.learned), at
+
+    def _store_what_stands_still(self) -> None:
+        """Store one state that was stored long ago, learned or not: a restart begins to read where the oldest ends."""
+        for state in self.states.values():
+            at = self._stored_at.get(state.model, state.generation)
+            if state.ranker is not None and self.position - at >= FAR_BEHIND:
+                self._stored_at[state.model] = self.position  # also where it is gone by now
+                self.store(state)
+                break
 
     def close(self) -> None:
         """Keep every state that has moved."""

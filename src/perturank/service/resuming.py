@@ -20,10 +20,11 @@ LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
 
 
-def stored(state: State) -> bytes:
+def stored(state: State, at: int | None = None) -> bytes:
     """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
 
-    What waits for feedback is read again from the log.
+    What waits for feedback is read again from the log. `at`: up to where the log was read, if the model's own last
+    record lies before that.
     """
     assert state.ranker is not None
     content = snapshots.state_bytes(
@@ -32,7 +33,7 @@ def stored(state: State) -> bytes:
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
-        **{name: getattr(state, name) for name in NUMBERS},
+        **{name: getattr(state, name) for name in NUMBERS} | {"at": state.at if at is None else at},
     )
     return zlib.compress(content, LEVEL)
 

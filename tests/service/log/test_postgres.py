@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import threading
+import time
 
 import psycopg
 import pytest
@@ -12,7 +14,7 @@ from perturank.service.entries import Pinned, Snapshot
 from perturank.service.learner import Learner, Superseded
 from perturank.service.log.committing import Committer
 from perturank.service.log.opening import open_log
-from perturank.service.log.postgres import PostgresLog
+from perturank.service.log.postgres import PostgresLog, _reason
 from perturank.service.refusals import NotReady
 from perturank.service.replaying import rebuilt
 
@@ -49,6 +51,59 @@ def test_positions_follow_the_order_of_commits(database: Database) -> None:
     assert seen == list(range(1, 201))
     for log in logs:
         log.close()
+
+
+@pytest.fixture(scope="module")
+def strict(database: Database) -> Database:
+    """Return the database with one user who has a password, and one who may make no tables."""
+    with psycopg.connect(database.url("postgres"), autocommit=True) as connection:
+        connection.execute("CREATE ROLE known LOGIN PASSWORD 'another'")
+        connection.execute("CREATE ROLE poor LOGIN")
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        rules = database.folder / "data" / "pg_hba.conf"
+        rules.write_text(f"local all known scram-sha-256\n{rules.read_text()}")
+        connection.execute("SELECT pg_reload_conf()")
+    end = time.monotonic() + 60
+    while time.monotonic() < end:  # until it has read them
+        try:
+            psycopg.connect(f"postgresql://known@/postgres?host={database.folder}").close()
+        except psycopg.OperationalError:
+            break
+    return database
+
+
+def test_a_host_that_is_part_of_a_misread_password_is_not_shown() -> None:
+    error = psycopg.OperationalError("failed to resolve host 'secret@host':\n[Errno -2] Name not known")
+    said = _reason(error, "postgresql://me:a@secret@host/log")
+    assert said == "failed to resolve host ***: [Errno -2] Name not known"
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("postgresql://me:secret@/log?host={folder}&port=5999", r"{folder}/\.s\.PGSQL\.5999"),
+        ("postgresql://me:secret@/log?host={folder}&prot=1", 'invalid URI query parameter: "prot"'),
+        ("postgresql://nobody:secret@/log?host={folder}", 'role "nobody" does not exist'),
+        ("postgresql://postgres:secret@/nowhere?host={folder}", 'database "nowhere" does not exist'),
+        ("postgresql://known:secret@/postgres?host={folder}", 'password authentication failed for user "known"'),
+        ("postgresql://me:secret@127.0.0.1:1/log", "Connection refused"),
+        ("postgresql://me:secret@127.0.0.1:99999/log", 'invalid port number: "99999"'),
+        ("postgresql://me:secret@127.0.0.1/log?sslmode=strictly", 'invalid sslmode value: "strictly"'),
+        ("postgresql://me:secret%zz@127.0.0.1/log", r"invalid percent-encoded token: \*\*\*"),
+        ("postgresql://me:a'secret@127.0.0.1/log", "its address cannot be read"),
+        ('postgresql://me:a"secret%zz@127.0.0.1/log', "its address cannot be read"),
+        ("postgresql://poor:secret@/postgres?host={folder}", "permission denied for schema public"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_told_why_in_one_line_without_its_password(
+    address: str, says: str, strict: Database
+) -> None:
+    folder = str(strict.folder)
+    with pytest.raises(BadInput, match=says.replace("{folder}", re.escape(folder))) as refused:
+        PostgresLog(address.replace("{folder}", folder))
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert refused.value.__cause__ is None
 
 
 def test_one_learner_leads_and_another_takes_over_when_its_connection_ends(database: Database) -> None:

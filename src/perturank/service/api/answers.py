@@ -114,7 +114,7 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Whether every list is answered at once, and what is wrong."""
+    """Whether every list is answered at once, and what is wrong; `to_compile`: lengths of lists that would wait."""
 
     status: Literal["ready", "compiling", "failing"]
     to_compile: int

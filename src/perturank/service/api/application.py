@@ -20,7 +20,8 @@ from perturank.service.api.gate import Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
-from perturank.service.api.openapi import PAGE_POLICY, document, page
+from perturank.service.api.openapi import document
+from perturank.service.api.page import PAGE_POLICY, page
 from perturank.service.api.routes import ROUTES
 from perturank.service.api.routes import Route as Row
 from perturank.service.api.straight import Straight
@@ -41,6 +42,7 @@ class Parts:
 
     def __init__(self, service: Service) -> None:
         settings, meter, self.recent = service.settings, Meter(), Recent()
+        service.host.forget = self.recent.forget
         watch = Watch(service, meter.pulse)
         self.health = Health(watch, meter)
         watch.failing = lambda: self.health.failing

@@ -7,7 +7,9 @@ the last position stands in one row, locked from the begin of a transaction to i
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,8 +26,10 @@ from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
+from perturank.service.settings import without_password
 
 FORMAT = 1
+QUOTED = re.compile(r"""(["'])(.*?)\1""")
 TABLE = "perturank_sums"
 STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
 SCHEMA = f"""
@@ -66,9 +70,14 @@ class PostgresLog:
 
     def _prepare(self, create: bool) -> None:
         try:
-            connection = self._connection()
+            self._make(self._connection(), create)
         except NotReady as error:
-            raise BadInput(str(error)) from None
+            why = _reason(error.__cause__, self._url)
+            raise BadInput(f"the database cannot be reached: {why}", "check that it runs and its address") from None
+        except psycopg.Error as error:
+            raise BadInput(f"the database cannot hold the log: {_reason(error, self._url)}") from None
+
+    def _make(self, connection: psycopg.Connection[Any], create: bool) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
             if connection.execute("SELECT to_regclass('perturank_head')").fetchone() != (None,):
@@ -266,9 +275,32 @@ def _connected(url: str) -> psycopg.Connection[Any]:
     try:
         connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
         connection.execute(SESSION)
-    except psycopg.OperationalError:
-        raise NotReady("the database cannot be reached", "check that it runs and its address") from None
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+        raise NotReady("the database cannot be reached", "check that it runs and its address") from error
     return connection
+
+
+def _reason(error: BaseException | None, url: str) -> str:
+    """Return what the database, or its library, says in one line; what it quotes of the address only if that is shown.
+
+    An address that was misread has parts of the password where a host, a port or an option should be.
+    """
+    if '"' in url or "'" in url:
+        return "its address cannot be read"
+    shown = without_password(url)
+    said = (error.diag.message_primary if isinstance(error, psycopg.Error) else None) or str(error)
+    return " ".join(QUOTED.sub(lambda quoted: quoted[0] if _is_shown(quoted[2], shown) else "***", said).split())
+
+
+def _is_shown(text: str, address: str) -> bool:
+    """Return whether a part of an address is no secret: it is shown, or a socket in a folder that is, or a number."""
+    folder, _, name = text.rpartition("/")
+    if text in address or (folder and folder in address and name.startswith(".s.PGSQL.")):
+        return True
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def _leads(connection: psycopg.Connection[Any]) -> bool:
