@@ -14,13 +14,13 @@ from perturank.__about__ import __version__
 from perturank.service import counting
 from perturank.service.alarms import Alarm, Facts, alarms
 from perturank.service.hosting import Hosted
-from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Progress, Sums
+from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Progress, Sums, by_hour
 from perturank.service.pulse import Pulse
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
 
 SECONDS_KEPT = 0.9  # however many look, it is found out once a second
-SPANS = {"minutes": MINUTE, "hours": HOUR}
+SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # the rows that are read for each
 
 
 class Watch:
@@ -69,8 +69,9 @@ class Watch:
         return sum(1 for _ in self.service.host.uncompiled()) if self.service.settings.compile_first else 0
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
-        """Return the model's minutes or hours, oldest first."""
-        return [bucket(row) for row in self.service.log.sums((SPANS[span],), model=model)]
+        """Return the model's minutes or hours, oldest first; the last of them goes on."""
+        rows = self.service.log.sums(SPANS[span], model=model)
+        return [bucket(row) for row in (rows if span == "minutes" else by_hour(rows))]
 
     def totals(self) -> dict[str, Body]:
         """Return every model's sums since it was made."""
