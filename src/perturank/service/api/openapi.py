@@ -19,7 +19,10 @@ from perturank.service.api.routes import ROUTES, Events, Route
 
 ALWAYS = (403, 408)  # a page from elsewhere; a request that does not come
 BEHIND_KEYS = (401, 422, 429, 503)
-STYLE = "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
+STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em;overflow-wrap:anywhere}"
+    "pre{overflow-x:auto;background:#eee;padding:1em}"
+)
 STYLES = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
 PAGE_POLICY = f"default-src 'none'; style-src {STYLES}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type": "string"}}}
@@ -123,6 +126,9 @@ def page() -> str:
                 f"<p>Answers: {', '.join(sorted(operation['responses']))}</p>{details}"
             )
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>perturank API</title><style>{STYLE}</style>"
-        f"<h1>perturank {__version__}</h1><p>For programs: <a href=/openapi.json>openapi.json</a></p>{''.join(rows)}"
+        "<!doctype html><html lang=en><meta charset=utf-8>"
+        "<meta name=viewport content='width=device-width, initial-scale=1'><title>perturank API</title>"
+        f"<style>{STYLE}</style>"
+        f"<p><a href=/>Dashboard</a></p><h1>perturank {__version__}</h1>"
+        f"<p>For programs: <a href=/openapi.json>openapi.json</a></p>{''.join(rows)}"
     )
