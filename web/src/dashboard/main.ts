@@ -11,7 +11,7 @@ import { Inspector } from "./inspector";
 import { Models } from "./models";
 import { Tiles } from "./tiles";
 
-const SPANS = { minutes: { seconds: 60, kept: 180 }, hours: { seconds: 3600, kept: 720 } };
+const SPANS = { minutes: { name: "three hours", seconds: 60, kept: 180 }, hours: { name: "a month", seconds: 3600, kept: 720 } };
 const ASKED_AGAIN = 60_000; // milliseconds after which hours are
 type Span = "minutes" | "hours";
 
@@ -34,11 +34,12 @@ const choices = (["minutes", "hours"] as const).map((each) => {
     looked = null;
     if (latest) show(latest);
   });
-  return el("span", {}, input, el("label", { for: `span-${each}` }, each === "minutes" ? "three hours" : "a month"));
+  return el("span", {}, input, el("label", { for: `span-${each}` }, SPANS[each].name));
 });
 
 page.main.append(
   alarms.node,
+  alarms.spoken,
   tiles.node,
   models.node,
   el(
@@ -61,6 +62,7 @@ function show(moment: Moment): void {
   charts.showMoment(moment, model);
   fill(title, model ? `Over time: ${model.model}` : "Over time");
   fill(foot, `perturank ${moment.process.version}, process ${moment.process.pid}, up since ${new Date(moment.process.since).toLocaleString("en-GB")}.`);
+  page.link(moment.process.pages.map((path) => [named(path), path]));
   if (model === undefined) return;
   inspector.choose(model.model);
   const about = `${span} ${model.model}`;
@@ -86,6 +88,11 @@ async function load(model: string, about: string): Promise<void> {
     looked = null; // the next moment asks again
     if (!(error instanceof Problem)) page.connection("the service does not answer");
   }
+}
+
+/** The name of a page: /play is Play. */
+function named(path: string): string {
+  return path.slice(1, 2).toUpperCase() + path.slice(2);
 }
 
 function draw(): void {
