@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from perturank.play.tally import BESIDE, BM25, ENDS, FEWEST, FIRST_WIDTH, LEARNED, MOST_POINTS, Curves, Tally, clicked_places
+from perturank.play.tally import (
+    BESIDE,
+    BM25,
+    ENDS,
+    FEWEST,
+    FIRST_WIDTH,
+    LEARNED,
+    MOST_POINTS,
+    Curves,
+    Tally,
+    clicked_places,
+)
 
 
 def test_the_outcome_compares_both_ends_with_bm25() -> None:
