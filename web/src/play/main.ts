@@ -19,7 +19,7 @@ const form = el("form", { role: "search", class: "row search" }, input, el("butt
 const told = el("p", { class: "small told", role: "status" }, "Click a result to say that it is what you were looking for.");
 const faults = el("p", { class: "small faults", role: "alert" });
 const size = el("p", { class: "small muted" });
-const results = el("div", { class: "lists", id: "results" });
+const results = el("div", { class: "found", id: "results" });
 const beside = panels();
 const { node: switches, update: showSwitches } = controls(failed);
 

@@ -18,7 +18,7 @@ export function show(place: HTMLElement, found: Found, beside: string | null, ch
     );
   });
   const none = el("p", { class: "card muted" }, "Nothing in the library has any of these words.");
-  fill(place, ...(lists.length > 0 ? [legend(), ...lists] : [none]));
+  fill(place, ...(lists.length > 0 ? [legend(), el("div", { class: "lists" }, ...lists)] : [none]));
 }
 
 /** What the marks mean. */
