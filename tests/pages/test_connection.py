@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from browser import watched
 from dashboard import Traffic, opened
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Request, expect
 from relay import relayed
 from serving import Serving, run
 
 LONGER_THAN_ANY_SILENCE = 21_000  # milliseconds
+MINUTE = 60_000
 
 
 def test_a_key_is_asked_for_where_there_are_keys(tmp_path: Path, browser: Browser) -> None:
@@ -78,3 +80,23 @@ def test_a_stream_that_falls_silent_is_given_up_and_what_was_missed_is_asked_for
             way.passes.set()
         expect(state).to_have_text("live")
         assert seen.errors == []
+
+
+def test_a_month_is_asked_for_again_every_minute(serving: Serving, traffic: Traffic, browser: Browser) -> None:
+    """Every stream here has two moments a minute apart: the month is asked for twice before the next begins."""
+    moment = traffic.http.get("/v1/overview").json()
+    moments = (moment, moment | {"at": moment["at"] + MINUTE})
+    body = "".join(f"data: {json.dumps(each)}\n\n" for each in moments)
+    asked = list[str]()
+
+    def is_the_second(request: Request) -> bool:
+        asked.extend(name for name in ("/v1/live", "span=hours") if name in request.url)
+        return asked[-3:] == ["/v1/live", "span=hours", "span=hours"]
+
+    with watched(browser) as seen:
+        page = seen.page
+        page.route("**/v1/live", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+        page.goto(serving.url)
+        expect(page.get_by_role("row", name=re.compile("m p2linrank"))).to_be_visible()
+        with page.expect_request(is_the_second):
+            page.get_by_label("a month").check()

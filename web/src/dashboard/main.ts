@@ -1,6 +1,6 @@
 import "../page.css";
 import "./dashboard.css";
-import { json, Problem } from "../api";
+import { json } from "../api";
 import { el, fill } from "../dom";
 import { frame } from "../frame";
 import { follow } from "../live";
@@ -84,9 +84,8 @@ async function load(model: string, about: string): Promise<void> {
     held = about;
     buckets = new Map(answer.buckets.map((each) => [each.start, each]));
     draw();
-  } catch (error) {
-    looked = null; // the next moment asks again
-    if (!(error instanceof Problem)) page.connection("the service does not answer");
+  } catch {
+    looked = null; // the next moment asks again; whether the service is there, the stream says
   }
 }
 
