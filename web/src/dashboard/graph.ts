@@ -2,8 +2,8 @@
 import { el, svg } from "../dom";
 import type { Node } from "./answers";
 
-const BOX = { width: 108, height: 26, gap: 10, row: 10, layer: 30 };
-const LETTERS = 13;
+const BOX = { width: 150, height: 26, gap: 10, row: 10, layer: 30 };
+const LETTERS = 20;
 
 interface At {
   x: number;
@@ -61,7 +61,7 @@ function edge(from: At | undefined, to: At | undefined): SVGElement {
 
 function box(id: string, at: At | undefined): SVGElement {
   const { x, y } = at ?? { x: 0, y: 0 };
-  const text = id.length > LETTERS ? `${id.slice(0, LETTERS - 1)}…` : id;
+  const text = id.length > LETTERS ? `…${id.slice(1 - LETTERS)}` : id; // names that begin alike differ at their ends
   return svg(
     "g",
     {},

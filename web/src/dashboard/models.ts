@@ -86,11 +86,11 @@ export class Models {
   }
 }
 
-/** The version that is served, and the newest where that is another. */
+/** The version that is served; beside a pinned one the newest, which else is served a moment after it came. */
 function served(each: Model, now: number): string {
-  if (each.version === each.newest) return each.pinned === null ? String(each.version) : `${each.version} pinned`;
-  const since = each.published_at === null ? "" : ` (${age(each.published_at, now)})`;
-  return `${each.version}${each.pinned === null ? "" : " pinned"}${since}, newest ${each.newest}`;
+  if (each.pinned === null) return String(each.version);
+  const pinned = `${each.version} pinned`;
+  return each.version === each.newest ? pinned : `${pinned} (${age(each.published_at, now)}), newest ${each.newest}`;
 }
 
 function age(at: number | null, now: number): string {
