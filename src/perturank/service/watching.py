@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,13 +14,13 @@ from perturank.__about__ import __version__
 from perturank.service import counting
 from perturank.service.alarms import Alarm, Facts, alarms
 from perturank.service.hosting import Hosted
-from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Progress, Sums
+from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Progress, Sums, by_hour
 from perturank.service.pulse import Pulse
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
 
 SECONDS_KEPT = 0.9  # however many look, it is found out once a second
-SPANS = {"minutes": MINUTE, "hours": HOUR}
+SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # the rows that are read for each
 
 
 class Watch:
@@ -29,6 +29,7 @@ class Watch:
     def __init__(self, service: Service, pulse: Pulse) -> None:
         self.service, self.pulse = service, pulse
         self.failing: Callable[[], list[str]] = list  # what fails beside the answers: set by who knows it
+        self.pages: Sequence[str] = ()  # addresses of others beside the dashboard, likewise
         self._began = time.time()
         self._lock = threading.Lock()
         self._kept: tuple[float, dict[str, Any]] | None = None
@@ -50,13 +51,17 @@ class Watch:
         ]
         return {
             "at": now,
-            "process": {"version": __version__, "pid": os.getpid(), "since": int(self._began * 1000)},
+            "process": self._process(),
             "compiling": self._n_uncompiled(),
             "alarms": [msgspec.to_builtins(alarm) for alarm in self._alarms(is_led, models)],
             "traffic": self.pulse.now(),
             "log": {"bytes": _or_none(log.size), "position": _or_none(log.tail), "room": log.room(), "is_led": is_led},
             "models": models,
         }
+
+    def _process(self) -> dict[str, Any]:
+        since = int(self._began * 1000)
+        return {"version": __version__, "pid": os.getpid(), "since": since, "pages": list(self.pages)}
 
     def _alarms(self, is_led: bool | None, models: list[dict[str, Any]]) -> list[Alarm]:
         faults = {held.name: held.fault for held in self.service.host.all() if held.fault is not None}
@@ -69,8 +74,9 @@ class Watch:
         return sum(1 for _ in self.service.host.uncompiled()) if self.service.settings.compile_first else 0
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
-        """Return the model's minutes or hours, oldest first."""
-        return [bucket(row) for row in self.service.log.sums((SPANS[span],), model=model)]
+        """Return the model's minutes or hours, oldest first; the last of them goes on."""
+        rows = self.service.log.sums(SPANS[span], model=model)
+        return [bucket(row) for row in (rows if span == "minutes" else by_hour(rows))]
 
     def totals(self) -> dict[str, Body]:
         """Return every model's sums since it was made."""
@@ -104,6 +110,7 @@ def _model(held: Hosted, rows: list[Sums], now: int) -> dict[str, Any]:
         "pinned": held.pinned,
         "learned": held.published[newest].learned if newest else 0,
         "published_at": held.published_at.get(held.version),
+        "newest_at": held.published_at.get(newest),
         "lag": progress.lag(now),
         "total": counting.summary(total.amounts) | {"by_place": by_place(total.amounts)},
         "minutes": [bucket(row) for row in rows if row.span == MINUTE],

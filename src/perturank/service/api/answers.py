@@ -96,11 +96,12 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """Why documents stand where they do; the graph and the share of certain pairs where there are certain orders."""
+    """Why documents stand where they do; where there are certain orders, their graph (of the best 60) and share."""
 
     model: str
     version: int
     ranking: list[Place]
+    documents: int
     graph: list[Node] | None
     certain_pairs: float | None
     draws: Draws | None

@@ -40,12 +40,13 @@ BUSIEST = ("lists.rank", "lists.feedback")
 class Parts:
     """What answers for one service, each made once."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, added: Added) -> None:
         settings, meter, self.recent = service.settings, Meter(), Recent()
         service.host.forget = self.recent.forget
         watch = Watch(service, meter.pulse)
         self.health = Health(watch, meter)
         watch.failing = lambda: self.health.failing
+        watch.pages = [each.path for each in added.pages]
         keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
         sizes = settings.body_bytes, settings.file_bytes
         self.gate, self.gate_for_files = (Gate(keyring, meter, most, settings.patience) for most in sizes)
@@ -71,7 +72,7 @@ class Parts:
 
 def application(service: Service, added: Added = Added()) -> Starlette:
     """Return the application of this service; `state.straight` are the ways past it."""
-    parts = Parts(service)
+    parts = Parts(service, added)
     routes = [*map(parts.route, ROUTES), *_described(parts.gate), *_added(parts.gate, added)]
 
     def beside(app: Starlette) -> AbstractAsyncContextManager[None]:

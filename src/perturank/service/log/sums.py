@@ -145,6 +145,14 @@ def read(execute: Execute, table: str, spans: tuple[int, ...], since: int, model
     return [Sums(model, span, start, _decoded(body)) for model, span, start, body in rows]
 
 
+def by_hour(rows: Iterable[Sums]) -> list[Sums]:
+    """Return minutes and hours as hours, oldest first: minutes become hours only when they are long past."""
+    hours: dict[tuple[str, int], Amounts] = defaultdict(dict)
+    for row in rows:
+        merge(hours[row.model, row.start // HOUR * HOUR], row.body.amounts)
+    return [Sums(model, HOUR, start, Body(amounts)) for (model, start), amounts in sorted(hours.items())]
+
+
 def _fold(execute: Execute, table: str, model: str, minute: int) -> None:
     """Add minutes that are long past to their hours, and drop hours that nobody asks for any more."""
     old = minute - MINUTES_KEPT * MINUTE
