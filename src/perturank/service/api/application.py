@@ -40,7 +40,7 @@ BUSIEST = ("lists.rank", "lists.feedback")
 class Parts:
     """What answers for one service, each made once."""
 
-    def __init__(self, service: Service, added: Added) -> None:
+    def __init__(self, service: Service, added: Added = Added()) -> None:
         settings, meter, self.recent = service.settings, Meter(), Recent()
         service.host.forget = self.recent.forget
         watch = Watch(service, meter.pulse)
