@@ -147,9 +147,13 @@ def read(execute: Execute, table: str, spans: tuple[int, ...], since: int, model
 
 def by_hour(rows: Iterable[Sums]) -> list[Sums]:
     """Return minutes and hours as hours, oldest first: minutes become hours only when they are long past."""
-    hours: dict[tuple[str, int], Amounts] = defaultdict(dict)
+    hours: dict[tuple[str, int], Amounts] = {}
     for row in rows:
-        merge(hours[row.model, row.start // HOUR * HOUR], row.body.amounts)
+        hour = row.model, row.start // HOUR * HOUR
+        if hour in hours:
+            merge(hours[hour], row.body.amounts)
+        else:
+            hours[hour] = dict(row.body.amounts)
     return [Sums(model, HOUR, start, Body(amounts)) for (model, start), amounts in sorted(hours.items())]
 
 
