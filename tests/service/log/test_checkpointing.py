@@ -98,6 +98,34 @@ def test_the_wal_file_stays_short_while_others_write_and_read_without_a_pause(
     assert n_pages(log, "-wal") < 2 * 2000
 
 
+def test_a_merge_goes_on_until_nobody_who_reads_keeps_it_from_the_last_commit(
+    log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, pauses = sqlite3.connect(log.path, isolation_level=None, check_same_thread=False), 0
+    merging = log.path.with_name("log.db-merging")
+
+    def pause(seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        assert merging.exists()
+        if pauses == 5:
+            reader.execute("COMMIT")
+
+    monkeypatch.setattr(checkpointing.time, "sleep", pause)
+    write(log, "before")
+    reader.execute("BEGIN")
+    reader.execute("SELECT name FROM blobs").fetchall()
+    for n in range(PAGES_TO_MERGE // 100):
+        write(log, str(n))
+    log._checkpointer.wait()
+    assert pauses == 5
+    _, n_written, n_merged = log._connection().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    assert n_merged == n_written
+    assert n_pages(log) > PAGES_TO_MERGE
+    assert not merging.exists()
+    reader.close()
+
+
 def test_a_log_that_gives_room_back_waits_for_a_merge_and_cuts_the_wal_file(log: SqliteLog) -> None:
     connect = log._checkpointer._connect
 
@@ -128,7 +156,7 @@ def test_a_merge_that_fails_is_said_once_and_tried_again(
             raise sqlite3.OperationalError("disk I/O error")
         return sqlite3.connect(tmp_path / "log.db")
 
-    checkpointer = Checkpointer(connect)
+    checkpointer = Checkpointer(connect, tmp_path / "merging")
     for _ in range(4):
         checkpointer.wrote(1, 0)
         checkpointer.wait()
