@@ -111,7 +111,7 @@ def test_a_merge_goes_on_until_nobody_who_reads_keeps_it_from_the_last_commit(
         if pauses == 5:
             reader.execute("COMMIT")
 
-    monkeypatch.setattr(checkpointing.time, "sleep", pause)
+    monkeypatch.setattr(time, "sleep", pause)
     write(log, "before")
     reader.execute("BEGIN")
     reader.execute("SELECT name FROM blobs").fetchall()
