@@ -177,8 +177,11 @@ class SqliteLog:
                 connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                 connection.execute("VACUUM")
             with _exclusive(connection):
-                connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
-                merged.count(connection)
+                (n_free,) = connection.execute("PRAGMA freelist_count").fetchone()
+                for _ in range(min(n_free, PAGES_AT_ONCE)):
+                    connection.execute("PRAGMA incremental_vacuum(1)")  # of more, Python would take one step alone
+                if n_free:
+                    merged.count(connection)
             if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
                 return True
             self._checkpointer.wait()  # two at once are one too many
