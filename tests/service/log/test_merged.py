@@ -185,6 +185,17 @@ def test_a_log_cut_while_it_was_merged_is_looked_at_as_a_whole(
         must_hold(log, left.commits[-2])
 
 
+def test_a_large_log_that_was_killed_while_it_was_merged_starts_without_a_check(
+    left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(merged, "MOST_BYTES_TO_CHECK", len(left.after))
+    path = put(tmp_path / "cut", left.after, left.wal[:-1])
+    path.with_name("log.db-merging").touch()
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, left.commits[-2])
+    assert ["log verify" in message for message in caplog.messages] == [True]
+
+
 def test_an_index_behind_its_rows_is_made_anew(left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = put(tmp_path / "cut", left.after, b"")
     with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:

@@ -21,6 +21,7 @@ from perturank.service.lines import lines
 from perturank.service.log.wal import n_unfinished_bytes
 
 WAL, MERGING = "-wal", "-merging"
+MOST_BYTES_TO_CHECK = 2_000_000_000  # some seconds, which a start may take
 COMMITS = 2**31  # there the count begins anew: SQLite keeps this number in 31 bits
 OF_AN_INDEX = re.compile(r"(row \d+ missing from|row \d+ values differ from|wrong # of entries in) index ")
 
@@ -39,8 +40,11 @@ def mend(path: Path) -> None:
         with _one_at_a_time(path.parent):
             if _is_ahead(path):  # or another process was quicker
                 _drop(path)
-    elif n_unfinished_bytes(path) and beside(path, MERGING).exists():  # or was killed while it wrote, which is seldom
-        _index_again(path, _checked(path, "mode=ro"))
+    elif beside(path, MERGING).exists() and n_unfinished_bytes(path):  # or it was killed while it wrote as well
+        if path.stat().st_size < MOST_BYTES_TO_CHECK:
+            _index_again(path, _checked(path, "mode=ro"))
+        else:
+            lines.warning("the log ends while it was merged: see whether `perturank log verify` finds all of it whole")
 
 
 def _drop(path: Path) -> None:
