@@ -129,7 +129,10 @@ class Service:
             position = transaction.append(held.name, written, name)
             return Shown(impression, entry.ids, certain, propensity, held.version, position)
 
-        return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
+        # A list that nobody will see any more is not worth a place in the log.
+        return self.committer.submit(
+            write, then=lambda shown: self.windows.note(held.name, shown.position), only_if_awaited=True
+        )
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""

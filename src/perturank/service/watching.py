@@ -14,7 +14,7 @@ from perturank.__about__ import __version__
 from perturank.service import counting
 from perturank.service.alarms import Alarm, Facts, alarms
 from perturank.service.hosting import Hosted
-from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Progress, Sums, by_hour
+from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Lags, Progress, Sums, by_hour
 from perturank.service.pulse import Pulse
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
@@ -27,7 +27,7 @@ class Watch:
     """One serving process as seen from outside."""
 
     def __init__(self, service: Service, pulse: Pulse) -> None:
-        self.service, self.pulse = service, pulse
+        self.service, self.pulse, self.lags = service, pulse, Lags()
         self.failing: Callable[[], list[str]] = list  # what fails beside the answers: set by who knows it
         self.pages: Sequence[str] = ()  # addresses of others beside the dashboard, likewise
         self._began = time.time()
@@ -47,7 +47,7 @@ class Watch:
         is_led = _or_none(log.is_led)
         rows = _or_none(lambda: log.sums((TOTAL, MINUTE), now // 1000 - 2 * MINUTE)) or []
         models = [
-            _model(held, [row for row in rows if row.model == held.name], now) for held in self.service.host.all()
+            _model(held, [row for row in rows if row.model == held.name], self.lags) for held in self.service.host.all()
         ]
         return {
             "at": now,
@@ -96,7 +96,7 @@ def bucket(row: Sums) -> dict[str, Any]:
     return {"start": row.start * 1000, **counting.summary(row.body.amounts)}
 
 
-def _model(held: Hosted, rows: list[Sums], now: int) -> dict[str, Any]:
+def _model(held: Hosted, rows: list[Sums], lags: Lags) -> dict[str, Any]:
     total = next((row.body for row in rows if row.span == TOTAL), Body({}))
     progress = total.progress or Progress()
     newest = next(reversed(held.published), 0)  # as the log has them: the last is the newest
@@ -111,7 +111,7 @@ def _model(held: Hosted, rows: list[Sums], now: int) -> dict[str, Any]:
         "learned": held.published[newest].learned if newest else 0,
         "published_at": held.published_at.get(held.version),
         "newest_at": held.published_at.get(newest),
-        "lag": progress.lag(now),
+        "lag": lags.of(held.name, progress),
         "total": counting.summary(total.amounts) | {"by_place": by_place(total.amounts)},
         "minutes": [bucket(row) for row in rows if row.span == MINUTE],
     }

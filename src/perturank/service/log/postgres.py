@@ -17,6 +17,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
@@ -47,11 +48,22 @@ CREATE INDEX perturank_rare_position ON perturank_log (position) WHERE kind NOT 
 CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
 """
 SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS}, body bytea, PRIMARY KEY (model, span, start))"
-# A machine that vanishes without a word must not hold the lock for long.
+# A machine that vanishes without a word, and a process that is stopped, must not hold the lock for long.
 SESSION = """
 SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
-SET tcp_keepalives_count = 3; SET idle_in_transaction_session_timeout = 30000
+SET tcp_keepalives_count = 3; SET tcp_user_timeout = 5000; SET idle_in_transaction_session_timeout = 5000
 """
+# Nor may a database that vanishes hold up who asks. Of several addresses, the one that can be written is meant.
+PATIENCE: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 3,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+    "target_session_attrs": "read-write",
+}
+# The last is said by a database that became a copy of another, and of a transaction that took too long.
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
 
 
 class PostgresLog:
@@ -101,13 +113,14 @@ class PostgresLog:
                 writing.finish()
         except (errors.DiskFull, errors.InsufficientResources) as error:
             raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except AWAY:
+            self._connections.drop()
             raise NotReady("the database went away", "send it again in a moment") from None
 
     def _all(self, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
         try:
             return self._connection().execute(query, arguments).fetchall()
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except AWAY:
             raise NotReady("the database went away", "send it again in a moment") from None
 
     def _one(self, query: str, arguments: tuple[Any, ...] = ()) -> Any:
@@ -168,7 +181,7 @@ class PostgresLog:
         """Let new records take the room of those that are gone; the end of the table goes back to the disk."""
         try:
             self._connection().execute("VACUUM perturank_log, perturank_blobs")
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except AWAY:
             raise NotReady("the database went away", "try it again in a moment") from None
         return False
 
@@ -191,7 +204,7 @@ class PostgresLog:
                 return True
             row = self._lead.execute("SELECT pg_try_advisory_lock(%s)", (self._lock,)).fetchone()
             return bool(row and row[0])
-        except psycopg.OperationalError:
+        except AWAY:
             raise NotReady("the database went away", "another learner may lead now") from None
 
     def room(self) -> None:
@@ -273,7 +286,8 @@ class PostgresTransaction(Writing):
 
 def _connected(url: str) -> psycopg.Connection[Any]:
     try:
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
+        options = PATIENCE | conninfo_to_dict(url)  # what the address says counts
+        connection = psycopg.connect(**options, autocommit=True)
         connection.execute(SESSION)
     except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
         raise NotReady("the database cannot be reached", "check that it runs and its address") from error
