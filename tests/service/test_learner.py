@@ -288,6 +288,23 @@ def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) 
     assert rebuilt(log, "m").differs is None
 
 
+def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(log: Log) -> None:
+    created(log, ranker="p2linrank")
+    name = fresh(log.tail())
+    with log.transaction() as transaction:
+        assert give_feedback(transaction, "m", name, ["c"], True) == "early"
+    shown(log)  # waits, so that the log is needed from here on
+    shown(log, impression(1), name=name)
+    first = Learner(log)
+    assert first.step() == 1
+    first.close()
+    append(log, Closed(log.tail()))
+    second = Learner(log)
+    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
+    assert second.step() == 1
+    assert rebuilt(log, "m").differs is None
+
+
 def test_shadow_lists_teach_only_those_that_need_no_memo(log: Log) -> None:
     for number, (ranker, n) in enumerate([("pdgd-linear", 0), ("p2linrank", 1)]):
         model = str(number)

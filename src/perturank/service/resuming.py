@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from perturank import storage
 from perturank.errors import BadInput
@@ -15,19 +16,27 @@ from perturank.service.entries import Changed, Compacted, Deleted
 from perturank.service.log import Log
 from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.state import Recall, State
+from perturank.service.tracking import Completed, Waiting
 
 LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
+OPEN = "open"  # the array, beside the ranker's own, that holds what waits
+
+
+class Open(msgspec.Struct, array_like=True):
+    """What waits: for feedback, and to be learned."""
+
+    waiting: dict[bytes, Waiting]
+    queue: list[Completed]
 
 
 def stored(state: State) -> bytes:
-    """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
-
-    What waits for feedback is read again from the log.
-    """
+    """Return the state as bytes, deflated: room that a history has not used yet should take none on disk."""
     assert state.ranker is not None
+    waits = msgspec.msgpack.encode(Open(state.tracker.waiting, list(state.queue)))
     content = snapshots.state_bytes(
         state.ranker,
+        {OPEN: np.frombuffer(waits, np.uint8)},
         spec=msgspec.to_builtins(state.spec),
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
@@ -56,7 +65,8 @@ def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
     if content is None:
         return None
     try:
-        ranker, said = snapshots.ranker_of(opened(content, name), name)
+        arrays, said = storage.unpacked(opened(content, name), name)
+        ranker = storage.restored(arrays, said, name)
         sources = (each and bytes.fromhex(each) for each in said["sources"])
         state = State(
             model,
@@ -66,11 +76,14 @@ def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
             sources=deque(sources, CAP_AMONG),
             **{name: said[name] for name in NUMBERS},
         )
-    except (BadInput, KeyError, msgspec.ValidationError):
+        waits = None if OPEN not in arrays else msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
+    except (BadInput, KeyError, msgspec.DecodeError):
         return None
     if snapshots.digest(ranker, whole=True).hex() != said["digest"] or state.at > log.tail():
         return None
-    if said["waiting_from"] is not None:
+    if waits is not None:
+        state.tracker.waiting, state.queue = waits.waiting, deque(waits.queue)
+    elif said["waiting_from"] is not None:  # stored by an earlier version, which left it to the log
         for record in log.read(after=said["waiting_from"] - 1, through=state.at, model=model):
             state.wait(record)  # for the same feedback as when it was stored
     return state
