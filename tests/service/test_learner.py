@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 import small
-from service_small import PLACES, bits, clicked, created, impression, lived, rows, served, shown, spec
+from service_small import PLACES, bits, clicked, created, impression, learned, lived, rows, served, shown, spec
 
 from perturank.core import Interaction, Query
 from perturank.service import changing, resuming, snapshots
+from perturank.service import learner as learning
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
 from perturank.service.learner import Learner, Superseded
@@ -19,7 +20,7 @@ from perturank.service.log.effects import give_feedback
 from perturank.service.refusals import NotReady
 from perturank.service.replaying import rebuilt, recalled, same_as_stored
 from perturank.service.retention import Retention
-from perturank.service.sealing import fresh
+from perturank.service.sealing import fresh, source_seal
 from perturank.simulation import LEARNING, streams
 
 MODELS = ["pdgd-linear", "p2neurrank", "p2linrank", "dbgd-linear"]
@@ -244,7 +245,7 @@ def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> Non
         clicked(log, name, 0)
     assert learner.step() == 8
     batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
-    assert batches == [Batch(batches[0].through, 8, names[2:4])]
+    assert batches == [Batch(batches[0].through, 8, names[2:4], is_counted=True)]
     assert rebuilt(log, "m").differs is None
 
 
@@ -352,6 +353,87 @@ def test_batches_of_a_fixed_size_wait_until_they_are_whole(log: Log) -> None:
     report = rebuilt(log, "m")
     assert report.differs is None
     assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
+
+
+def test_batches_of_a_fixed_size_and_the_cap_hold_where_a_window_closes_over_many(log: Log) -> None:
+    created(log, cap=2, batch=3)
+    learner = Learner(log)
+    names = [served(log, spec(), seed, source="bot") for seed in range(7)]
+    names += [served(log, spec(), seed) for seed in range(7, 10)]
+    append(log, Closed(log.tail()))
+    assert learner.step() == 4
+    batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
+    assert [(batch.n, batch.skipped) for batch in batches] == [(2, names[2:3]), (0, names[3:6]), (2, names[6:7])]
+    assert len(learner.states["m"].queue) == 1
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_restart_between_two_batches_that_one_record_completed_goes_on_with_the_second(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "MOST_AT_ONCE", 3)
+    created(log, batch=3)
+    for seed in range(8):
+        served(log, spec(), seed)
+    append(log, Closed(log.tail()))
+    for n in (3, 3, 0):
+        learner = Learner(log)
+        assert learner.step() == n
+        learner.close()
+    report = rebuilt(log, "m")
+    assert (report.state.learned, len(report.state.queue), report.differs) == (6, 2, None)
+
+
+def test_a_backlog_is_learned_in_steps_each_with_its_version(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "MOST_AT_ONCE", 4)
+    created(log)
+    lived(log, spec(), 10)
+    learner = Learner(log)
+    assert [(learner.step(), learner.is_tidy) for _ in range(4)] == [(4, False), (4, False), (2, True), (0, True)]
+    report = rebuilt(log, "m")
+    assert (report.checked, report.differs) == (3, None)
+
+
+def test_a_learner_that_is_to_stop_does_not_read_to_the_end(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    learner = learned(log, spec(), 4)
+    monkeypatch.setattr(learning, "STATE_EVERY", 6)
+    batches = [record.position for record in log.rare() if isinstance(record.entry, Batch)]
+    second = Learner(log, is_over=lambda: True)
+    assert second.step() == 0
+    assert second.position == 1
+    third = Learner(log)
+    third._is_over = lambda: third.position == batches[2]
+    third.catch_up()
+    assert third.position == batches[2]
+    fourth = Learner(log)  # a state was stored on the way
+    assert fourth.states["m"].at == batches[1]
+    fourth.catch_up()
+    assert bits(fourth) == bits(learner)
+
+
+def test_a_batch_is_not_written_where_a_wish_has_taken_some_of_it_away(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    lived(log, spec(), 2, source="alice")
+    lived(log, spec(), 2, 5, source="bob")
+    learner.catch_up()
+    with log.transaction() as transaction:
+        changing.erase(transaction, "m", source_seal("alice", log.secret))
+    learner._write_batches()
+    assert not log.all_of("m", Batch)
+    assert learner.step() == 2
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_batch_that_does_not_fit_what_was_read_stops_the_learner(log: Log) -> None:
+    created(log)
+    lived(log, spec(), 2)
+    append(log, Batch(log.tail(), 3, [], is_counted=True))
+    with pytest.raises(NotReady, match="batch at position 6 of model 'm' is not what the records before it make it"):
+        Learner(log).step()
+    with pytest.raises(NotReady, match="begin again at the base"):
+        rebuilt(log, "m")
 
 
 def test_more_than_is_read_at_once_is_learned_to_the_same_bits(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
 from perturank.service.changing import current, last_version
-from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
+from perturank.service.entries import Batch, Changed, Deleted, Erased, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
 from perturank.service.log import Log, Transaction
 from perturank.service.progress import Progress
 from perturank.service.replaying import recalled
 from perturank.service.retention import Retention
-from perturank.service.state import State
+from perturank.service.state import READ_AT_ONCE, State
 from perturank.service.tracking import Completed
 
 EPOCH = "learner epoch"
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
+MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model to a step: a backlog is learned in several, each with its version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
+TAKING = (Changed, Deleted, Erased)  # what waits to be learned may be less, or other, after one of these
 
 
 class Superseded(BadInput):
@@ -33,8 +36,11 @@ class Superseded(BadInput):
 class Learner:
     """One learner for all models of a log; it takes over from any other that there was."""
 
-    def __init__(self, log: Log, retention: Retention | None = None) -> None:
+    def __init__(
+        self, log: Log, retention: Retention | None = None, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         self.log = log
+        self._is_over = is_over  # asked after each record: to learn a backlog again takes long
         self.states = resuming.resumed(log, recalled(log))
         self.position = resuming.position(self.states)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
@@ -43,20 +49,25 @@ class Learner:
             self.epoch = transaction.remembered(EPOCH) + 1
             transaction.remember(EPOCH, self.epoch)
         self._keeper = Keeper(log, retention, self._check_epoch)
-        self.is_tidy = False  # nothing is left to be taken out of the log
+        self.is_tidy = False  # nothing is left to be learned, or taken out of the log
 
-    def catch_up(self, on_record: Callable[[], None] | None = None) -> None:
+    def catch_up(self) -> None:
         """Read what is new."""
         for record in self.log.read(after=self.position):
-            self._state(record.model).take(record)
+            state = self._state(record.model)
+            state.take(record)
             self.progress.read(record)
             self.position = record.position
-            if on_record is not None:
-                on_record()
+            if isinstance(record.entry, Batch) and self._n_since_stored(state) >= STATE_EVERY:
+                self.store(state)
+            if self._is_over():
+                return
 
     def step(self) -> int:
         """Read, learn from what is complete, publish; return how many impressions were learned."""
         self.catch_up()
+        if self._is_over():
+            return 0
         n_before = self._n_learned()
         if self._write_batches():
             with self.progress.learning():
@@ -66,7 +77,8 @@ class Learner:
             if state.unpublished:
                 self._publish(state, n)
         self._tell()
-        self.is_tidy = not self._keeper.look(list(self.states.values()))
+        more = self._keeper.look(list(self.states.values()))
+        self.is_tidy = not more and not any(self._due(state) for state in self.states.values())
         return n
 
     def _tell(self) -> None:
@@ -99,20 +111,21 @@ class Learner:
         with self.log.transaction() as transaction:
             self._check_epoch(transaction)
             recent = {state.model: state.sources.copy() for state, _ in full}
-            for state, (through, due) in full:
+            for state, due in full:
+                if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in TAKING):
+                    continue  # it is read first
                 skipped = _too_many_of_one_source(state, due, recent[state.model])
-                transaction.append(state.model, Batch(through, len(due) - len(skipped), skipped))
+                batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True)
+                transaction.append(state.model, batch)
         return True
 
-    def _due(self, state: State) -> list[tuple[int, list[Completed]]]:
-        """Return what is to be learned now, with the position up to which it was completed: all, or whole batches."""
-        if state.spec is None or not state.queue:
+    def _due(self, state: State) -> list[list[Completed]]:
+        """Return what is to be learned now: all, or whole batches, but no more than a step should take."""
+        if state.spec is None:
             return []
-        size, waiting = state.spec.batch, list(state.queue)
-        if size is None:
-            return [(self.position, waiting)]
-        batches = [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)]
-        return [(batch[-1].at, batch) for batch in batches]
+        waiting = list(islice(state.queue, MOST_AT_ONCE))
+        size = state.spec.batch or len(waiting)
+        return [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)] if waiting else []
 
     def _publish(self, state: State, n: int) -> None:
         """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
@@ -132,8 +145,6 @@ class Learner:
             transaction.store(snapshots.version_name(state.model, version), content)
             self.progress.published(transaction, state, n)
         self.catch_up()
-        if self._n_since_stored(state) >= STATE_EVERY:
-            self.store(state)
 
     def store(self, state: State) -> None:
         """Keep the whole state, so that a restart need not begin at the first click."""

@@ -26,7 +26,7 @@ SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how oft
 
 
 class Stop:
-    """Set by SIGTERM or Ctrl-C; waited for between two steps, so that a step is never cut in half."""
+    """Set by SIGTERM or Ctrl-C; waited for between two steps, and asked for between two records."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -35,6 +35,10 @@ class Stop:
 
     def _set(self, number: int, frame: FrameType | None) -> None:
         self._event.set()
+
+    def is_set(self) -> bool:
+        """Return whether it is time to stop."""
+        return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
         """Return whether it is time to stop, at the latest after so many seconds."""
@@ -50,7 +54,7 @@ def learn(
         _step_back()
         threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = Stop()
-    while not stop.wait(0):
+    while not stop.is_set():
         try:
             if log.try_to_lead():
                 return _led(log, stop, once, retention)
@@ -65,9 +69,9 @@ def learn(
 
 
 def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
-    learner, foresight = Learner(log, retention), Foresight()
+    learner, foresight = Learner(log, retention, stop.is_set), Foresight()
     machine.look_for_garbage_seldom()
-    while not stop.wait(0):
+    while not stop.is_set():
         if not once:
             foresight.look(learner)
         n = learner.step()

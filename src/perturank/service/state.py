@@ -22,6 +22,7 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
+from perturank.service.refusals import NotReady
 from perturank.service.sealing import source_seal
 from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.tracking import Completed, Tracker
@@ -135,11 +136,8 @@ class State:
 
     def _learn(self, batch: Batch) -> None:
         """Learn what was completed up to the batch's boundary, in the order in which it was."""
-        chosen: list[Completed] = []
-        while self.queue and self.queue[0].at <= batch.through:
-            completed = self.queue.popleft()
-            if completed.name not in batch.skipped and self._fits(completed):
-                chosen.append(completed)
+        skipped = set(batch.skipped)
+        chosen = [each for each in self._taken(batch) if each.name not in skipped and self._fits(each)]
         self.batched = batch.through
         if self.spec is None or self.ranker is None or not chosen:
             return
@@ -156,6 +154,18 @@ class State:
             self.learned += len(some)
         self.sources.extend(each.source for each in chosen)
         self.unpublished = True
+
+    def _taken(self, batch: Batch) -> list[Completed]:
+        """Take what the batch is about from the queue."""
+        n = batch.n + len(batch.skipped) if batch.is_counted else len(self.queue)
+        taken: list[Completed] = []
+        while self.queue and self.queue[0].at <= batch.through and len(taken) < n:
+            taken.append(self.queue.popleft())
+        is_whole = len(taken) == n and not (self.queue and self.queue[0].at < batch.through)
+        if batch.is_counted and not is_whole and self.instead is None:
+            what = f"the batch at position {self.at} of model {self.model!r} is not what the records before it make it"
+            raise NotReady(what, "records were taken out while they were read: begin again at the base")
+        return taken
 
     def _clicked(self, chosen: Sequence[Completed]) -> list[lessons.Clicked]:
         """Return what was shown, read from the log, with the clicks."""
