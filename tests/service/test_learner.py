@@ -13,7 +13,8 @@ from perturank.service import changing, resuming, snapshots
 from perturank.service import learner as learning
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
-from perturank.service.learner import Learner, Superseded
+from perturank.service.leading import Superseded
+from perturank.service.learner import Learner
 from perturank.service.lessons import roomy
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback

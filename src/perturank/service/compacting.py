@@ -6,7 +6,8 @@ broken off and begun again at any point.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +28,14 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
+from perturank.service.leading import Lead
 from perturank.service.log import Log, Transaction
 from perturank.service.retention import Retention
 from perturank.service.sealing import source_seal
 
 REMOVED = "records removed"  # how many positions are empty: `log verify` counts them
 AT_ONCE = 500  # impressions or other records taken out while others wait
+SECONDS_BETWEEN_LOOKS = 0.2
 
 Guard = Callable[[Transaction], None]
 
@@ -43,18 +46,34 @@ def known(log: Log) -> list[str]:
 
 
 def compact(log: Log, model: str, retention: Retention) -> Compacted | None:
-    """Give a model the newest base that the retention allows, and take out what came before; None: there is none."""
+    """Give a model the newest base that the retention allows; None: there is none. Nothing is taken out yet."""
     record = chosen(log, model, retention)
-    found = None
-    if record is not None:
-        recall = replaying.recalled(log)
-        state = resuming.nearest(log, model, recall, record.position)
-        state = replaying.followed(log, state, record.position)
-        content = None if state.ranker is None else resuming.stored(state)
-        found = based(log, model, content, record.position)
-    for _ in sweep(log, model):
-        pass
-    return found
+    if record is None:
+        return None
+    state = replaying.followed(log, model, record.position)
+    content = None if state.ranker is None else resuming.stored(state)
+    return based(log, model, content, record.position)
+
+
+def swept(log: Log, models: Sequence[str], seconds: float) -> bool:
+    """Take out what the bases of these models ask for, or wait for the learner that leads; return whether it is done.
+
+    Whoever leads has read past a base before it takes anything out; nobody else may.
+    """
+    found = {model: resuming.base_of(log, model) for model in models}
+    bases = {model: base.at for model, base in found.items() if base is not None}
+    end = time.monotonic() + seconds
+    while not all(is_swept(log, model, at) for model, at in bases.items()):
+        if log.try_to_lead():
+            lead = Lead.taken(log)
+            for model in bases:
+                for _ in sweep(log, model, lead.check):
+                    pass
+        elif time.monotonic() > end:
+            return False
+        else:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    return True
 
 
 def chosen(log: Log, model: str, retention: Retention) -> Record | None:
@@ -191,8 +210,11 @@ class Superfluous:
         return 0 if source is None or not self.erased else self.erased.get(source_seal(source, self.secret), 0)
 
 
-def sweep(log: Log, model: str) -> Iterator[int]:
-    """Take out what is superfluous; yields, after each page, how many records went."""
+def sweep(log: Log, model: str, guard: Guard) -> Iterator[int]:
+    """Take out what is superfluous; yields, after each page, how many records went.
+
+    `guard` stops one that has lost its place: another may be reading what it would take out.
+    """
     goes = _superfluous(log, model)
     if goes is None:
         return
@@ -203,10 +225,11 @@ def sweep(log: Log, model: str) -> Iterator[int]:
         elif record in goes:
             positions.append(record.position)
         if len(positions) + len(names) >= AT_ONCE:
-            yield _cut(log, positions, names)
+            yield _cut(log, positions, names, guard)
             positions, names = [], []
-    yield _cut(log, positions, names)
+    yield _cut(log, positions, names, guard)
     with log.transaction() as transaction:
+        guard(transaction)
         transaction.remember(_swept(model), goes.base.at)
     while log.give_back():
         yield 0
@@ -241,8 +264,9 @@ def _swept(model: str) -> str:
     return f"{model} swept"
 
 
-def _cut(log: Log, positions: list[int], names: list[bytes]) -> int:
+def _cut(log: Log, positions: list[int], names: list[bytes], guard: Guard) -> int:
     with log.transaction() as transaction:
+        guard(transaction)
         n = transaction.cut(positions, names)
         transaction.remember(REMOVED, transaction.remembered(REMOVED) + n)
     return n

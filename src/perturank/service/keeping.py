@@ -73,7 +73,7 @@ class Keeper:
     def _swept(self, state: State) -> bool:
         base, pages = self._sweeps.get(state.model, (0, iter(())))
         if base != state.based:
-            base, pages = state.based, compacting.sweep(self._log, state.model)
+            base, pages = state.based, compacting.sweep(self._log, state.model, self._guard)
         self._sweeps[state.model] = base, pages
         return next(pages, None) is not None
 

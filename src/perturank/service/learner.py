@@ -10,27 +10,23 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
 from perturank.service.changing import current, last_version
 from perturank.service.entries import Batch, Changed, Deleted, Erased, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
+from perturank.service.leading import Lead
 from perturank.service.log import Log, Transaction
 from perturank.service.progress import Progress
+from perturank.service.refusals import NotReady
 from perturank.service.replaying import recalled
 from perturank.service.retention import Retention
 from perturank.service.state import READ_AT_ONCE, State
 from perturank.service.tracking import Completed
 
-EPOCH = "learner epoch"
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
 MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model to a step: a backlog is learned in several, each with its version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
 TAKING = (Changed, Deleted, Erased)  # what waits to be learned may be less, or other, after one of these
-
-
-class Superseded(BadInput):
-    """Another learner has taken over; this one must not write any more."""
 
 
 class Learner:
@@ -41,14 +37,12 @@ class Learner:
     ) -> None:
         self.log = log
         self._is_over = is_over  # asked after each record: to learn a backlog again takes long
+        self._lead = Lead.taken(log)
         self.states = resuming.resumed(log, recalled(log))
         self.position = resuming.position(self.states)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
         self.progress = Progress(self.states.values())
-        with log.transaction() as transaction:
-            self.epoch = transaction.remembered(EPOCH) + 1
-            transaction.remember(EPOCH, self.epoch)
-        self._keeper = Keeper(log, retention, self._check_epoch)
+        self._keeper = Keeper(log, retention, self._lead.check)
         self.is_tidy = False  # nothing is left to be learned, or taken out of the log
 
     def catch_up(self) -> None:
@@ -56,6 +50,7 @@ class Learner:
         for record in self.log.read(after=self.position):
             state = self._state(record.model)
             state.take(record)
+            _check(state, record)
             self.progress.read(record)
             self.position = record.position
             if isinstance(record.entry, Batch) and self._n_since_stored(state) >= STATE_EVERY:
@@ -86,7 +81,7 @@ class Learner:
         idle = self.progress.idle(self.states.values())
         if idle:
             with self.log.transaction() as transaction:
-                self._check_epoch(transaction)
+                self._lead.check(transaction)
                 for model in idle:
                     if current(transaction, model) is not None:  # it may be gone by now
                         self.progress.passed(transaction, model)
@@ -109,7 +104,7 @@ class Learner:
         if not full:
             return False
         with self.log.transaction() as transaction:
-            self._check_epoch(transaction)
+            self._lead.check(transaction)
             recent = {state.model: state.sources.copy() for state, _ in full}
             for state, due in full:
                 if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in TAKING):
@@ -134,13 +129,13 @@ class Learner:
         content = snapshots.version_bytes(state.ranker, model=state.model, learned=state.learned)
         sum_of = snapshots.sum_of(content)  # all of it before others must wait
         with self.log.transaction() as transaction:
-            self._check_epoch(transaction)
+            self._lead.check(transaction)
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
                 return
             version = last_version(transaction, state.model) + 1
             self._thin_out(transaction, state, version)
             transaction.append(
-                state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self.epoch)
+                state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self._lead.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
             self.progress.published(transaction, state, n)
@@ -150,7 +145,7 @@ class Learner:
         """Keep the whole state, so that a restart need not begin at the first click."""
         content = resuming.stored(state)
         with self.log.transaction() as transaction:
-            self._check_epoch(transaction)
+            self._lead.check(transaction)
             if current(transaction, state.model) is None:
                 return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.state_name(state.model), content)
@@ -176,9 +171,13 @@ class Learner:
         for each in set(stored) - kept:
             transaction.remove(snapshots.version_name(state.model, each))
 
-    def _check_epoch(self, transaction: Transaction) -> None:
-        if transaction.remembered(EPOCH) != self.epoch:
-            raise Superseded("another learner has taken over this log", "one is enough: this one ends")
+
+def _check(state: State, record: Record) -> None:
+    """Stop where a version has learned another number of impressions: some were not there to be read."""
+    entry = record.entry
+    if isinstance(entry, Snapshot) and entry.generation == state.generation and entry.learned != state.learned:
+        what = f"version {entry.version} of model {state.model!r} has learned {entry.learned} impressions"
+        raise NotReady(f"{what}, and the records before it make {state.learned}", "begin again at the base")
 
 
 def _is_after(record: Record | None, position: int) -> bool:

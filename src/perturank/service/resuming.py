@@ -102,13 +102,17 @@ def origin(log: Log, model: str, recall: Recall, at: int | None = None) -> State
         return State(model, recall, at=base.at, based=base.at)
     state = restored(log, model, recall, snapshots.base_name(model))
     if state is None or state.ranker is None or snapshots.digest(state.ranker, whole=True) != base.digest:
+        if base_of(log, model) != base:  # the next one was laid meanwhile
+            return origin(log, model, recall, at)
         raise BadInput(f"the base of model {model!r} is missing or damaged", "restore the log from a backup")
     return state
 
 
 def base_of(log: Log, model: str) -> Compacted | None:
     """Return what the log says of a model's base; None: it has none."""
-    return next((r.entry for r in reversed(log.all_of(model, Compacted)) if isinstance(r.entry, Compacted)), None)
+    return next(
+        (record.entry for record in log.newest(model, Compacted, 1) if isinstance(record.entry, Compacted)), None
+    )
 
 
 def resumed(log: Log, recall: Recall) -> dict[str, State]:

@@ -11,7 +11,8 @@ from types import FrameType
 from perturank import machine
 from perturank.errors import BadInput
 from perturank.service.foresight import Foresight
-from perturank.service.learner import Learner, Superseded
+from perturank.service.leading import Superseded
+from perturank.service.learner import Learner
 from perturank.service.lessons import AT_ONCE
 from perturank.service.lines import lines, write_lines
 from perturank.service.log import Log

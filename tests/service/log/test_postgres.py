@@ -9,7 +9,8 @@ from service_small import created, lived, shown, spec
 
 from perturank.errors import BadInput
 from perturank.service.entries import Pinned, Snapshot
-from perturank.service.learner import Learner, Superseded
+from perturank.service.leading import Superseded
+from perturank.service.learner import Learner
 from perturank.service.log.committing import Committer
 from perturank.service.log.opening import open_log
 from perturank.service.log.postgres import PostgresLog
