@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -19,9 +20,10 @@ from perturank.service.lessons import roomy
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.refusals import NotReady
-from perturank.service.replaying import rebuilt, recalled, same_as_stored
+from perturank.service.replaying import rebuilt, recalled, same_as_stored, whole
 from perturank.service.retention import Retention
 from perturank.service.sealing import fresh, source_seal
+from perturank.service.state import State
 from perturank.simulation import LEARNING, streams
 
 MODELS = ["pdgd-linear", "p2neurrank", "p2linrank", "dbgd-linear"]
@@ -192,6 +194,50 @@ def test_a_roll_back_returns_to_the_bits_of_a_version_and_goes_on_from_there(log
     learner.step()
     report = rebuilt(log, "m")
     assert (report.checked, report.differs) == (4, None)
+
+
+def test_a_replay_over_many_roll_backs_learns_every_batch_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    learner, n = Learner(log), 0
+
+    def learn(state: State, batch: Batch, learns: Callable[[State, Batch], None] = State._learn) -> None:
+        nonlocal n
+        n += 1
+        learns(state, batch)
+
+    monkeypatch.setattr(State, "_learn", learn)
+    for turn in range(1, 7):
+        lived(log, spec(), 1, turn)
+        learner.step()
+        n = 0
+        append(log, RolledBack(2 * turn - 1))  # to the newest version
+        learner.step()
+        assert n == turn
+    assert not learner.states["m"].kept  # rankers can be large
+    n = 0
+    assert rebuilt(log, "m").differs is None
+    assert n == 6
+    n = 0
+    assert snapshots.digest(whole(log, "m", 12), whole=True) == bits(learner)
+    assert n == 6
+
+
+def test_a_roll_back_leads_to_before_a_stored_state(log: Log) -> None:
+    created(log, ranker="p2linrank")
+    learner = learned(log, spec("p2linrank"), 2)
+    learner.close()
+    for version, start in ((1, 20), (4, 30), (1, 40)):
+        lived(log, spec("p2linrank"), 2, start)
+        learner.step()
+        append(log, RolledBack(version))
+        learner.step()
+    assert versions(log) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert snapshots.digest(whole(log, "m", 8), whole=True) == bits(learner)
+    again = Learner(log)
+    assert again.states["m"].version == 2
+    again.catch_up()
+    assert bits(again) == bits(learner)
+    assert rebuilt(log, "m").differs is None
 
 
 def test_an_imported_ranker_is_learned_on(log: Log) -> None:

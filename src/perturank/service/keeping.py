@@ -73,6 +73,9 @@ class Keeper:
     def _swept(self, state: State) -> bool:
         base, pages = self._sweeps.get(state.model, (0, iter(())))
         if base != state.based:
+            newest = resuming.base_of(self._log, state.model)
+            if newest is not None and newest.at > state.at:
+                return True  # what came before it is read first
             base, pages = state.based, compacting.sweep(self._log, state.model, self._guard)
         self._sweeps[state.model] = base, pages
         return next(pages, None) is not None

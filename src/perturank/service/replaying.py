@@ -10,7 +10,7 @@ from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots, versions
-from perturank.service.entries import Impression, Snapshot
+from perturank.service.entries import Impression, RolledBack, Snapshot
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown, NotReady
 from perturank.service.spec import Spec
@@ -48,8 +48,12 @@ def recalled(log: Log) -> Recall:
             raise NotReady("impressions were taken out of the log before they were learned", "begin again")
         return lists
 
-    def version(model: str, number: int) -> Ranker:
-        return whole(log, model, number)
+    def targets(model: str, after: int) -> dict[int, int]:
+        backs = log.all_of(model, RolledBack, after)
+        return {back.entry.version: back.position for back in backs if isinstance(back.entry, RolledBack)}
+
+    def version(model: str, number: int, kept: dict[int, Ranker]) -> Ranker:
+        return _whole(log, model, number, kept)
 
     def blob(name: str) -> Ranker:
         content = log.stored(name)
@@ -57,7 +61,7 @@ def recalled(log: Log) -> Recall:
             raise BadInput(f"the imported ranker {name} is missing from the log", "restore the log from a backup")
         return snapshots.ranker_of(content, name)[0]
 
-    return Recall(shown, version, blob, log.secret)
+    return Recall(shown, targets, version, blob, log.secret)
 
 
 def undisturbed(log: Log, model: str, read: Callable[[], T]) -> T:
@@ -81,10 +85,15 @@ def undisturbed(log: Log, model: str, read: Callable[[], T]) -> T:
 
 def whole(log: Log, model: str, version: int) -> Ranker:
     """Return a version with all that learning needs, from the nearest stored state before it."""
-    return undisturbed(log, model, lambda: _whole(log, model, version))
+    return undisturbed(log, model, lambda: _whole(log, model, version, {}))
 
 
-def _whole(log: Log, model: str, version: int) -> Ranker:
+def _whole(log: Log, model: str, version: int, kept: dict[int, Ranker]) -> Ranker:
+    """Return a version; `kept` has versions that were met on the way, and gets more of them.
+
+    A roll-back on the way may lead to before the state where this began, and then to an earlier state. Each version is
+    rebuilt at most once, since all share what they keep.
+    """
     found = versions.found(log, model, version)
     if found is None:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
@@ -92,7 +101,7 @@ def _whole(log: Log, model: str, version: int) -> Ranker:
     base = resuming.origin(log, model, recalled(log))
     if base.ranker is not None and base.at > at and _is(base, published):
         return base.ranker
-    state = _followed(log, model, at)
+    state = _followed(log, model, at, kept)
     if state.ranker is None or state.at > at or not _is(state, published):
         raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", "a newer one can be")
     return state.ranker
@@ -106,11 +115,13 @@ def _is(state: State, published: Snapshot) -> bool:
 
 def followed(log: Log, model: str, at: int) -> State:
     """Return the state after all records of a model up to a position, from the nearest stored one."""
-    return undisturbed(log, model, lambda: _followed(log, model, at))
+    return undisturbed(log, model, lambda: _followed(log, model, at, {}))
 
 
-def _followed(log: Log, model: str, at: int) -> State:
+def _followed(log: Log, model: str, at: int, kept: dict[int, Ranker]) -> State:
     state = resuming.nearest(log, model, recalled(log), at)
+    kept.update(state.kept)
+    state.kept = kept
     for record in log.read(after=state.at, through=at, model=model):
         state.take(record)
     return state

@@ -35,7 +35,8 @@ class Recall:
     """Where a state finds what its records only point to."""
 
     shown: Callable[[Sequence[int]], list[Impression]]  # the lists at these positions
-    version: Callable[[str, int], Ranker]  # the whole ranker of an earlier version
+    targets: Callable[[str, int], dict[int, int]]  # versions gone back to behind a position, and where last
+    version: Callable[[str, int, dict[int, Ranker]], Ranker]  # the whole ranker of an earlier version
     blob: Callable[[str], Ranker]
     secret: bytes  # of the seals on sources
 
@@ -59,12 +60,16 @@ class State:
     erased: int = 0  # the last wish to erase a source
     based: int = 0  # what the newest base knows
     sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
+    kept: dict[int, Ranker] = field(default_factory=dict)  # versions that are gone back to later
     tracker: Tracker = field(init=False)
     queue: deque[Completed] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        """Wait for nothing yet."""
+        """Wait for nothing yet; know which versions are gone back to, so that none is rebuilt that goes by."""
         self.tracker = Tracker(self._seal)
+        self._targets = self.recall.targets(self.model, self.at)
+        if not self.unpublished:
+            self._keep(self.version)
 
     def take(self, record: Record) -> None:
         """Go on by one record of this model."""
@@ -81,14 +86,16 @@ class State:
             case RolledBack() | Imported() if self.instead is not None:
                 return  # another ranker has no such versions, and cannot be brought from there
             case RolledBack(version=version):
-                self._turn(self.recall.version(self.model, version))
+                self._go_back(version)
             case Imported(blob=blob):
                 self._turn(self.recall.blob(blob))
             case Compacted(at=at):
                 self.based = at
             case Snapshot() as snapshot:
                 self.version = snapshot.version
-                self.unpublished &= snapshot.generation != self.generation
+                if snapshot.generation == self.generation:
+                    self.unpublished = False
+                    self._keep(snapshot.version)
             case _:
                 self.wait(record)
 
@@ -130,6 +137,16 @@ class State:
             return spec
         other = self.instead
         return msgspec.structs.replace(spec, ranker=other.ranker, settings=other.settings, seed=other.seed)
+
+    def _keep(self, version: int) -> None:
+        """Keep the ranker, which is this version, if it is gone back to later."""
+        if version in self._targets and self.ranker is not None:
+            self.kept[version] = self.ranker
+
+    def _go_back(self, version: int) -> None:
+        self._turn(self.kept.get(version) or self.recall.version(self.model, version, self.kept))
+        for done in [each for each in self.kept if self._targets.get(each, 0) <= self.at]:
+            del self.kept[done]
 
     def _turn(self, ranker: Ranker) -> None:
         self.ranker, self.unpublished = ranker, True
