@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from service_small import bits, clicked, created, impression, learned, lived, served, shown, spec
 
 from perturank.errors import BadInput
-from perturank.service import changing, compacting, resuming, snapshots
+from perturank.service import changing, compacting, keeping, resuming, running, snapshots
 from perturank.service.entries import Changed, Compacted, Deleted, Impression, Record, RolledBack, Snapshot
 from perturank.service.leading import Superseded
 from perturank.service.learner import Learner
@@ -405,6 +406,28 @@ def test_the_learner_keeps_the_log_small_by_itself(either: Log) -> None:
     lived(either, spec(), 3, 50)
     other.step()
     assert rebuilt(either, "m").differs is None
+
+
+def test_a_look_takes_out_pages_until_its_time_is_over_and_rest_is_used_for_more(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "AT_ONCE", 2)
+    monkeypatch.setattr(keeping, "SECONDS_TO_SWEEP", 0.0)
+    created(log)
+    learner = learned(log, spec(), 6)
+    assert compacting.compact(log, "m", NOTHING) is not None
+    learner.step()
+    left = n_impressions(log)
+    assert 12 < left < 18  # a page at least
+    assert not learner.is_tidy
+    stop = threading.Event()
+    assert not running._rested(learner, stop, 1.0)  # type: ignore[arg-type]
+    assert n_impressions(log) < left
+    stop.set()
+    assert running._rested(learner, stop, 600.0)  # type: ignore[arg-type]
+    monkeypatch.setattr(keeping, "SECONDS_TO_SWEEP", 600.0)
+    learner.step()
+    assert (learner.is_tidy, n_impressions(log)) == (True, 0)
 
 
 def test_a_deleted_model_leaves_nothing_but_its_changes(log: Log) -> None:

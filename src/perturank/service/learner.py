@@ -72,9 +72,13 @@ class Learner:
             if state.unpublished:
                 self._publish(state, n)
         self._tell()
+        self.tidy()
+        return n
+
+    def tidy(self) -> None:
+        """Do a little of what is to be done beside learning."""
         more = self._keeper.look(list(self.states.values()))
         self.is_tidy = not more and not any(self._due(state) for state in self.states.values())
-        return n
 
     def _tell(self) -> None:
         """Say so where everything that was read had nothing to learn in it."""

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 from perturank import machine
@@ -22,6 +23,7 @@ from perturank.service.retention import Retention
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty lessons
 A_LOT = 16 * AT_ONCE  # impressions found by one look: after so many there is no time to lose
+SECONDS_FOR_OTHERS = 0.05  # to write, between two looks that take records out
 NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 
@@ -76,10 +78,20 @@ def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learn
         if not once:
             foresight.look(learner)
         n = learner.step()
-        if (once and n == 0 and learner.is_tidy) or (not once and stop.wait(_pause(learner, n))):
+        if (once and n == 0 and learner.is_tidy) or (not once and _rested(learner, stop, _pause(learner, n))):
             break
     learner.close()
     return learner
+
+
+def _rested(learner: Learner, stop: Stop, seconds: float) -> bool:
+    """Wait so long, and take out of the log meanwhile what is to go; return whether it is time to stop."""
+    end = time.monotonic() + seconds
+    while not learner.is_tidy and time.monotonic() < end:
+        if stop.wait(SECONDS_FOR_OTHERS):
+            return True
+        learner.tidy()
+    return stop.wait(max(0.0, end - time.monotonic()))
 
 
 def _pause(learner: Learner, n: int) -> float:

@@ -95,6 +95,20 @@ def test_a_database_that_dies_loses_nothing_and_the_log_goes_on(database: Databa
     log.close()
 
 
+def test_room_is_given_back_beside_what_else_is_done(database: Database) -> None:
+    url = database.fresh()
+    log = PostgresLog(url)
+    with psycopg.connect(url) as other:
+        other.execute("LOCK TABLE perturank_log IN SHARE UPDATE EXCLUSIVE MODE")  # VACUUM waits for it
+        assert not log.give_back()
+        assert log.give_back()  # it is under way, and will have to be done again
+    assert log._vacuum is not None
+    log._vacuum.join(60)
+    assert not log.give_back()
+    log._vacuum.join(60)
+    log.close()
+
+
 def test_an_address_without_a_log_is_refused(database: Database) -> None:
     with pytest.raises(BadInput, match="the database holds no log"):
         open_log(database.fresh())

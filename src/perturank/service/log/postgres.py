@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from psycopg import errors
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, Record
+from perturank.service.lines import lines
 from perturank.service.log import sums
 from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
@@ -27,6 +29,7 @@ from perturank.service.sealing import SECRET_BYTES
 
 FORMAT = 1
 TABLE = "perturank_sums"
+SECONDS_FOR_ROOM = 0.01  # to wait for what is under way
 STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
 SCHEMA = f"""
 CREATE TABLE perturank_head (one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint, at bigint,
@@ -58,6 +61,7 @@ class PostgresLog:
         self._connections = Connections(partial(_connected, url), lambda connection: connection.closed)
         self._connection = self._connections.mine
         self._lead: psycopg.Connection[Any] | None = None
+        self._vacuum: threading.Thread | None = None
         self._prepare(create)
         held, self.secret = self._one("SELECT format, secret FROM perturank_head")
         self._lock = int.from_bytes(hashlib.blake2b(self.secret, digest_size=7).digest(), "big")
@@ -156,12 +160,25 @@ class PostgresLog:
         return [row[0] for row in self._all(query, (prefix,))]
 
     def give_back(self) -> bool:
-        """Let new records take the room of those that are gone; the end of the table goes back to the disk."""
-        try:
-            self._connection().execute("VACUUM perturank_log, perturank_blobs")
-        except (psycopg.OperationalError, psycopg.InterfaceError):
-            raise NotReady("the database went away", "try it again in a moment") from None
+        """Let new records take the room of those that are gone, in a thread of its own: of a large log that takes long.
+
+        The database goes on with it when this process ends.
+        """
+        if self._vacuum is not None:
+            self._vacuum.join(SECONDS_FOR_ROOM)
+            if self._vacuum.is_alive():
+                return True
+        self._vacuum = threading.Thread(target=self._give_back, name="vacuum", daemon=True)
+        self._vacuum.start()
         return False
+
+    def _give_back(self) -> None:
+        try:
+            with closing(_connected(self._url)) as connection:
+                connection.execute("SET statement_timeout = 0")
+                connection.execute("VACUUM perturank_log, perturank_blobs")
+        except (NotReady, psycopg.Error) as error:
+            lines.warning("the room of records that are gone is left to autovacuum: %s", error)
 
     def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""
