@@ -125,6 +125,7 @@ Entry = (
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above
 FREQUENT = (KINDS[Impression], KINDS[Feedback])
+REGULAR = (*FREQUENT, KINDS[Closed], KINDS[Batch], KINDS[Snapshot])  # as long as there is traffic; all others are few
 
 encoded = msgspec.msgpack.Encoder().encode
 decoded = msgspec.msgpack.Decoder(Entry).decode

@@ -62,6 +62,7 @@ def test_only_the_kinds_that_are_asked_for_are_read(either: Log) -> None:
             transaction.append("n", entry)
     assert [record.position for record in either.rare(kinds=(Changed, Pinned))] == [3, 4, 7, 8, 9, 10]
     assert [record.position for record in either.rare(8, kinds=(Pinned,))] == [9, 10]
+    assert [record.position for record in either.rare(4, kinds=(Closed, Pinned))] == [5, 6, 9, 10]
     assert [record.position for record in either.newest("m", Pinned, 5)] == [9, 3]
     assert [record.position for record in either.newest("m", Closed, 1)] == [5]
     assert [record.position for record in either.newest("n", Closed, 5, 5)] == [2]

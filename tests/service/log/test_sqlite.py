@@ -15,7 +15,7 @@ import pytest
 from service_small import impression
 
 from perturank.errors import BadInput
-from perturank.service.entries import Impression, Pinned
+from perturank.service.entries import Closed, Impression, Pinned
 from perturank.service.log.opening import open_log
 from perturank.service.log.sqlite import PAGES_AT_ONCE, SqliteLog
 from perturank.service.refusals import LogFull, NotReady
@@ -216,4 +216,16 @@ def test_room_is_given_back_by_many_pages_at_a_time(tmp_path: Path) -> None:
         n += 1
     assert 1 < n < 2 + 2 * len(names) // PAGES_AT_ONCE
     assert log.size() < full / 4
+    log.close()
+
+
+def test_a_log_of_an_earlier_version_gets_the_index_of_what_is_few(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    with log.transaction() as transaction:
+        for entry in (Pinned(1), Closed(1), Pinned(2)):
+            transaction.append("m", entry)
+    log._connection().execute("DROP INDEX few_position")
+    log.close()
+    log = SqliteLog(tmp_path / "log.db")
+    assert [record.position for record in log.rare(kinds=(Pinned,))] == [1, 3]
     log.close()

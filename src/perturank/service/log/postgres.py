@@ -18,11 +18,11 @@ import psycopg
 from psycopg import errors
 
 from perturank.errors import BadInput
-from perturank.service.entries import FREQUENT, KINDS, Record
+from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
 from perturank.service.lines import lines
 from perturank.service.log import sums
 from perturank.service.log.connections import Connections
-from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
@@ -46,6 +46,7 @@ CREATE INDEX perturank_rare_position ON perturank_log (position) WHERE kind NOT 
 CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
 """
 SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS}, body bytea, PRIMARY KEY (model, span, start))"
+FEW = f"CREATE INDEX perturank_few_position ON perturank_log (position) WHERE kind NOT IN {REGULAR}"
 # A machine that vanishes without a word must not hold the lock for long.
 SESSION = """
 SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
@@ -77,11 +78,14 @@ class PostgresLog:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
             if connection.execute("SELECT to_regclass('perturank_head')").fetchone() != (None,):
                 connection.execute(SUMS)
+                if connection.execute("SELECT to_regclass('perturank_few_position')").fetchone() == (None,):
+                    connection.execute(FEW)  # asked for first: it would lock the table in any case
                 return
             if not create:
                 raise BadInput("the database holds no log", "start one with `perturank serve`")
             connection.execute(SCHEMA)
             connection.execute(SUMS)
+            connection.execute(FEW)
             row = (0, 0, FORMAT, os.urandom(SECRET_BYTES))
             connection.execute("INSERT INTO perturank_head (position, at, format, secret) VALUES (%s, %s, %s, %s)", row)
 
@@ -132,7 +136,7 @@ class PostgresLog:
 
     def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
-        where = f"position > %s AND kind NOT IN {FREQUENT}{among(kinds)}"
+        where = f"position > %s AND kind NOT IN {REGULAR if are_few(kinds) else FREQUENT}{among(kinds)}"
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE {where} ORDER BY position"
         return [record(row) for row in self._all(query, (after,))]
 
