@@ -134,6 +134,11 @@ class PostgresLog:
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE position = ANY(%s)"
         return [record(row) for row in self._all(query, (list(positions),))]
 
+    def about(self, impressions: Sequence[bytes]) -> list[Record]:
+        """Return the records of these impressions, in order."""
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE impression = ANY(%s) ORDER BY position"
+        return [record(row) for row in self._all(query, (list(impressions),))]
+
     def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         where = f"position > %s AND kind NOT IN {REGULAR if are_few(kinds) else FREQUENT}{among(kinds)}"

@@ -124,6 +124,14 @@ class SqliteLog:
             found += [record(row) for row in self._all(query, tuple(some))]
         return found
 
+    def about(self, impressions: Sequence[bytes]) -> list[Record]:
+        """Return the records of these impressions, in order."""
+        found: list[Record] = []
+        for some in _pieces(list(impressions)):
+            query = f"SELECT {COLUMNS} FROM log WHERE impression IN ({', '.join('?' * len(some))})"
+            found += [record(row) for row in self._all(query, tuple(some))]
+        return sorted(found, key=lambda each: each.position)
+
     def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         # Without the hint SQLite walks through all impressions.
