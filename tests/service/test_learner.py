@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import small
 from service_small import PLACES, bits, clicked, created, impression, learned, lived, rows, served, shown, spec
 
+from perturank import storage
 from perturank.core import Interaction, Query
 from perturank.service import changing, resuming, snapshots
 from perturank.service import learner as learning
@@ -349,6 +351,29 @@ def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(
     append(log, Closed(log.tail()))
     second = Learner(log)
     assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
+    assert second.step() == 1
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_state_that_an_earlier_version_stored_reads_again_what_waits(log: Log) -> None:
+    created(log)
+    name = served(log, spec(), 1)
+    lived(log, spec(), 2, 5)
+    first = Learner(log)
+    first.step()
+    with log.transaction() as transaction:
+        give_feedback(transaction, "m", name, [], False)
+    first.close()
+    content = log.stored(snapshots.state_name("m"))
+    assert content is not None
+    arrays, header = storage.unpacked(resuming.opened(content, "it"), "it")
+    del arrays[resuming.OPEN]
+    with log.transaction() as transaction:
+        transaction.store(snapshots.state_name("m"), zlib.compress(storage.packed(arrays, header)))
+    second = Learner(log)
+    assert second.position > 0
+    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
+    append(log, Closed(log.tail()))
     assert second.step() == 1
     assert rebuilt(log, "m").differs is None
 

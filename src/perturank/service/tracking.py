@@ -13,8 +13,11 @@ from perturank.service.entries import Closed, Feedback, Impression, Record
 from perturank.service.spec import Mode
 
 
-class Waiting(msgspec.Struct, array_like=True):
-    """Feedback so far on one impression, which may come before the impression itself."""
+class Waiting(msgspec.Struct, array_like=True, gc=False):
+    """Feedback so far on one impression, which may come before the impression itself.
+
+    There may be half a million; nothing in them leads back to them, so that no collector need look.
+    """
 
     position: int  # of the impression, once it is known
     since: int  # of what is known first
@@ -24,7 +27,7 @@ class Waiting(msgspec.Struct, array_like=True):
     source: bytes | None = None  # sealed
 
 
-class Completed(msgspec.Struct, frozen=True, array_like=True):
+class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An impression with all its clicks; `at` is the position of the record that completed it."""
 
     at: int
