@@ -17,7 +17,7 @@ from perturank.service.keeping import Keeper
 from perturank.service.leading import Lead
 from perturank.service.log import Log, Transaction
 from perturank.service.progress import Progress
-from perturank.service.refusals import NotReady
+from perturank.service.refusals import Missing
 from perturank.service.replaying import recalled
 from perturank.service.retention import Retention
 from perturank.service.state import READ_AT_ONCE, State
@@ -49,8 +49,12 @@ class Learner:
         """Read what is new."""
         for record in self.log.read(after=self.position):
             state = self._state(record.model)
-            state.take(record)
-            _check(state, record)
+            try:
+                state.take(record)
+                _check(state, record)
+            except Missing:
+                self._distrust(state)
+                raise
             self.progress.read(record)
             self.position = record.position
             if isinstance(record.entry, Batch) and self._n_since_stored(state) >= STATE_EVERY:
@@ -145,6 +149,12 @@ class Learner:
             self.progress.published(transaction, state, n)
         self.catch_up()
 
+    def _distrust(self, state: State) -> None:
+        """Forget what was stored of a model: the next learner begins at its base."""
+        with self.log.transaction() as transaction:
+            self._lead.check(transaction)
+            transaction.remove(snapshots.state_name(state.model))
+
     def store(self, state: State) -> None:
         """Keep the whole state, so that a restart need not begin at the first click."""
         content = resuming.stored(state)
@@ -181,7 +191,7 @@ def _check(state: State, record: Record) -> None:
     entry = record.entry
     if isinstance(entry, Snapshot) and entry.generation == state.generation and entry.learned != state.learned:
         what = f"version {entry.version} of model {state.model!r} has learned {entry.learned} impressions"
-        raise NotReady(f"{what}, and the records before it make {state.learned}", "begin again at the base")
+        raise Missing(f"{what}, and the records before it make {state.learned}", "begin again at the base")
 
 
 def _is_after(record: Record | None, position: int) -> bool:

@@ -12,7 +12,7 @@ from perturank.errors import BadInput
 from perturank.service import resuming, snapshots, versions
 from perturank.service.entries import Impression, RolledBack, Snapshot
 from perturank.service.log import Log
-from perturank.service.refusals import NotKnown, NotReady
+from perturank.service.refusals import Missing, NotKnown, NotReady
 from perturank.service.spec import Spec
 from perturank.service.state import Recall, State
 
@@ -45,7 +45,7 @@ def recalled(log: Log) -> Recall:
         found = {record.position: record.entry for record in log.at(positions)}
         lists = [entry for entry in map(found.get, positions) if isinstance(entry, Impression)]
         if len(lists) < len(positions):
-            raise NotReady("impressions were taken out of the log before they were learned", "begin again")
+            raise Missing("impressions were taken out of the log before they were learned", "begin again")
         return lists
 
     def targets(model: str, after: int) -> dict[int, int]:

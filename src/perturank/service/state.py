@@ -22,7 +22,7 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
-from perturank.service.refusals import NotReady
+from perturank.service.refusals import Missing
 from perturank.service.sealing import source_seal
 from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.tracking import Completed, Tracker
@@ -181,7 +181,7 @@ class State:
         is_whole = len(taken) == n and not (self.queue and self.queue[0].at < batch.through)
         if batch.is_counted and not is_whole and self.instead is None:
             what = f"the batch at position {self.at} of model {self.model!r} is not what the records before it make it"
-            raise NotReady(what, "records were taken out while they were read: begin again at the base")
+            raise Missing(what, "records were taken out while they were read: begin again at the base")
         return taken
 
     def _clicked(self, chosen: Sequence[Completed]) -> list[lessons.Clicked]:
