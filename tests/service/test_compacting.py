@@ -2,23 +2,26 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from service_small import bits, clicked, created, impression, learned, lived, served, shown, spec
 
 from perturank.errors import BadInput
-from perturank.service import changing, compacting, snapshots
-from perturank.service.compacting import compact, sweep
-from perturank.service.entries import Changed, Compacted, Deleted, Impression, RolledBack, Snapshot
+from perturank.service import changing, compacting, keeping, resuming, running, snapshots
+from perturank.service.entries import Changed, Compacted, Deleted, Impression, Record, RolledBack, Snapshot
+from perturank.service.leading import Superseded
 from perturank.service.learner import Learner
-from perturank.service.log import Log
+from perturank.service.log import Log, postgres, sqlite
 from perturank.service.log.effects import give_feedback
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.refusals import NotKnown
-from perturank.service.replaying import rebuilt, same_as_stored, whole
+from perturank.service.refusals import NotKnown, NotReady
+from perturank.service.replaying import rebuilt, same_as_stored, undisturbed, whole
 from perturank.service.resuming import base_of
 from perturank.service.retention import Retention
+from perturank.service.state import Recall, State
 from perturank.service.verifying import faults
 
 NOTHING = Retention(impressions=0)
@@ -26,6 +29,19 @@ NOTHING = Retention(impressions=0)
 
 def n_impressions(log: Log) -> int:
     return sum(isinstance(record.entry, Impression) for record in log.read())
+
+
+def sweep(log: Log) -> Iterator[int]:
+    """Take records out as whoever leads would."""
+    return compacting.sweep(log, "m", lambda transaction: None)
+
+
+def compacted(log: Log, retention: Retention) -> Compacted | None:
+    """Lay the base and take out what came before it."""
+    found = compacting.compact(log, "m", retention)
+    for _ in sweep(log):
+        pass
+    return found
 
 
 def forget_state(log: Log) -> None:
@@ -37,7 +53,7 @@ def test_a_replay_begins_at_the_base_and_meets_the_same_bits(either: Log) -> Non
     created(either, ranker="p2linrank")
     learner = learned(either, spec("p2linrank"), 2)
     assert n_impressions(either) == 6
-    found = compact(either, "m", Retention(impressions=3))
+    found = compacted(either, Retention(impressions=3))
     assert found is not None
     assert (found.version, found.learned, n_impressions(either)) == (1, 3, 3)
     lived(either, spec("p2linrank"), 3, 20)
@@ -55,20 +71,20 @@ def test_a_replay_begins_at_the_base_and_meets_the_same_bits(either: Log) -> Non
 def test_a_base_of_everything_is_still_compared_with_its_version(log: Log) -> None:
     created(log)
     learned(log, spec(), 2)
-    found = compact(log, "m", NOTHING)
+    found = compacted(log, NOTHING)
     assert found is not None
     assert n_impressions(log) == 0
     report = rebuilt(log, "m")
     assert (report.checked, report.differs, report.state.learned) == (1, None, 6)
     assert same_as_stored(log, report)
-    assert compact(log, "m", NOTHING) is None  # nothing came since
+    assert compacted(log, NOTHING) is None  # nothing came since
 
 
 def test_a_replay_goes_back_to_the_base_and_no_further(log: Log) -> None:
     created(log)
     learner = learned(log, spec(), 2)
     first = log.all_of("m", Snapshot)[0].position
-    compact(log, "m", Retention(impressions=3))
+    compacted(log, Retention(impressions=3))
     lived(log, spec(), 2, 9)
     learner.step()
     assert rebuilt(log, "m", at=first).state.learned == 3
@@ -89,7 +105,7 @@ def test_a_sweep_that_is_broken_off_loses_nothing_and_is_finished_later(
     content = either.stored(snapshots.state_name("m"))
     assert compacting.based(either, "m", content, 0) is not None
     for n_pages in range(3):  # killed before the first page, after one, after two
-        for _ in zip(range(n_pages), sweep(either, "m"), strict=False):
+        for _ in zip(range(n_pages), sweep(either), strict=False):
             pass
         assert list(faults(either)) == []
         assert rebuilt(either, "m").differs is None
@@ -99,6 +115,131 @@ def test_a_sweep_that_is_broken_off_loses_nothing_and_is_finished_later(
         pass
     assert n_impressions(either) == 0
     assert bits(other) == bits(learner)
+
+
+def once_at(position: int, do: Callable[[], object]) -> Callable[[int], None]:
+    """Return what does this when a reader comes to a position for the first time."""
+    todo = [do]
+
+    def on_record(at: int) -> None:
+        if at >= position and todo:
+            todo.pop()()
+
+    return on_record
+
+
+def test_a_replay_during_a_compaction_begins_again_at_the_new_base(
+    either: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sqlite, postgres):
+        monkeypatch.setattr(module, "PAGE", 5)
+    created(either)
+    learned(either, spec(), 4)
+    for position in (1, 6, 13, 20):
+        lived(either, spec(), 3, position)
+        Learner(either).step()
+        base = base_of(either, "m")
+        begins = base.at + position if base is not None else position
+        report = rebuilt(either, "m", on_record=once_at(begins, lambda: compacted(either, Retention(impressions=3))))
+        assert (report.differs, report.begins) == (None, base_of(either, "m").at)  # type: ignore[union-attr]
+        assert same_as_stored(either, report)
+
+
+def test_a_version_is_rebuilt_and_a_base_laid_though_another_is_laid_meanwhile(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created(log, ranker="p2linrank")
+    learner = learned(log, spec("p2linrank"), 3)
+    taken = State.take
+    break_in = [once_at(6, lambda: compacted(log, Retention(impressions=3)))]
+
+    def take(state: State, record: Record) -> None:
+        taken(state, record)
+        break_in[0](record.position)
+
+    monkeypatch.setattr(State, "take", take)
+    assert snapshots.digest(whole(log, "m", 3), whole=True) == bits(learner)
+    first = base_of(log, "m")
+    assert first is not None
+    lived(log, spec("p2linrank"), 6, 30)
+    learner.step()
+    break_in[0] = once_at(first.at + 6, lambda: compacted(log, Retention(impressions=6)))
+    assert compacting.compact(log, "m", NOTHING) is not None
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_log_that_is_compacted_without_end_is_not_read_without_end(log: Log) -> None:
+    def read() -> None:
+        with log.transaction() as transaction:
+            transaction.append("m", Compacted(log.tail(), 0, 0, 0, b""))
+
+    with pytest.raises(NotReady, match="again and again"):
+        undisturbed(log, "m", read)
+
+
+@pytest.mark.parametrize("position", [2, 9, 17, 30])
+def test_a_learner_under_which_records_are_taken_out_begins_again(
+    log: Log, position: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "PAGE", 5)
+    created(log)
+    first = learned(log, spec(), 6)
+    break_in = once_at(position, lambda: compacted(log, Retention(impressions=3)))
+
+    def is_over() -> bool:
+        break_in(second.position)
+        return False
+
+    second = Learner(log, is_over=is_over)
+    assert second.position == 0
+    with pytest.raises(NotReady, match="begin again"):
+        second.step()
+    third = Learner(log)
+    third.catch_up()
+    assert bits(third) == bits(first)
+
+
+def test_one_that_has_lost_its_place_takes_nothing_out_and_lays_no_base(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created(log)
+    old = learned(log, spec(), 3)
+    old.close()
+    content = log.stored(snapshots.state_name("m"))
+    resumed = resuming.resumed
+
+    def meanwhile(log: Log, recall: Recall) -> dict[str, State]:
+        with pytest.raises(Superseded):  # before the new one reads where it begins, nothing moves any more
+            compacting.based(log, "m", content, 0, guard=old._lead.check)
+        return resumed(log, recall)
+
+    monkeypatch.setattr(resuming, "resumed", meanwhile)
+    Learner(log)
+    assert compacting.compact(log, "m", NOTHING) is not None
+    with pytest.raises(Superseded):
+        old.step()
+    assert n_impressions(log) == 9
+
+
+def test_records_are_taken_out_by_who_leads_alone(tmp_path: Path) -> None:
+    log, leader = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
+    created(log)
+    learner = learned(leader, spec(), 2)
+    assert leader.try_to_lead()
+    assert compacting.compact(log, "m", NOTHING) is not None
+    assert not compacting.swept(log, ["m"], 0)
+    assert n_impressions(log) == 6
+    while learner.step() or not learner.is_tidy:
+        pass
+    assert compacting.swept(log, ["m"], 0)
+    assert n_impressions(log) == 0
+    lived(log, spec(), 3, 20)
+    learner.step()
+    leader.close()
+    assert compacting.compact(log, "m", NOTHING) is not None
+    assert compacting.swept(log, ["m"], 0)  # nobody else leads
+    assert n_impressions(log) == 0
+    log.close()
 
 
 CHILD = """
@@ -115,7 +256,7 @@ def held(transaction):
 compacting.AT_ONCE = 2
 log = SqliteLog(Path(sys.argv[1]))
 compacting.based(log, "m", log.stored(snapshots.state_name("m")), 0, guard=held)
-for _ in compacting.sweep(log, "m"):
+for _ in compacting.sweep(log, "m", lambda transaction: None):
     print("page", flush=True)
     time.sleep(600 if sys.argv[2] == "sweep" else 0)
 """
@@ -163,7 +304,7 @@ def test_what_waits_for_clicks_outlives_the_base(log: Log) -> None:
     waiting = served(log, spec(), 30)
     lived(log, spec(), 2, 31)
     learner.step()
-    found = compact(log, "m", NOTHING)
+    found = compacted(log, NOTHING)
     assert found is not None
     assert found.through < found.at
     assert n_impressions(log) == 3  # the one that waits, and what came after it
@@ -178,7 +319,7 @@ def test_feedback_on_what_is_compacted_changes_nothing(log: Log) -> None:
     created(log)
     name = lived(log, spec(), 1)[0]
     Learner(log).step()
-    compact(log, "m", NOTHING)
+    compacted(log, NOTHING)
     tail = log.tail()
     for final in (True, False):
         with log.transaction() as transaction:
@@ -196,11 +337,11 @@ def test_a_version_that_is_gone_back_to_can_still_be_rebuilt(log: Log) -> None:
         transaction.append("m", RolledBack(1))
     learner.step()
     assert bits(learner) == first
-    found = compact(log, "m", Retention(impressions=1))  # version 2 would do, but 1 is needed after it
+    found = compacted(log, Retention(impressions=1))  # version 2 would do, but 1 is needed after it
     assert found is not None
     assert found.version == 1
     assert rebuilt(log, "m").differs is None
-    found = compact(log, "m", NOTHING)
+    found = compacted(log, NOTHING)
     assert found is not None
     assert found.version == 3
     with log.transaction() as transaction, pytest.raises(NotKnown, match="version 1 of model 'm' lies before its base"):
@@ -231,7 +372,7 @@ def test_the_file_gives_its_room_back(tmp_path: Path) -> None:
             transaction.append("m", impression(seed, generation=99), seed.to_bytes(12, "big"))
     learned(log, spec(), 1)
     full = log.size()
-    compact(log, "m", NOTHING)
+    compacted(log, NOTHING)
     assert log.size() < full / 4
     log.close()
 
@@ -240,7 +381,7 @@ def test_a_hole_that_no_compaction_has_made_is_found(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     created(log)
     learned(log, spec(), 2)
-    compact(log, "m", Retention(impressions=3))
+    compacted(log, Retention(impressions=3))
     assert list(faults(log)) == []
     last = [record.position for record in log.read() if isinstance(record.entry, Impression)][-1]
     log._connection().execute("DELETE FROM log WHERE position = ?", (last,))
@@ -267,12 +408,34 @@ def test_the_learner_keeps_the_log_small_by_itself(either: Log) -> None:
     assert rebuilt(either, "m").differs is None
 
 
+def test_a_look_takes_out_pages_until_its_time_is_over_and_rest_is_used_for_more(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compacting, "AT_ONCE", 2)
+    monkeypatch.setattr(keeping, "SECONDS_TO_SWEEP", 0.0)
+    created(log)
+    learner = learned(log, spec(), 6)
+    assert compacting.compact(log, "m", NOTHING) is not None
+    learner.step()
+    left = n_impressions(log)
+    assert 12 < left < 18  # a page at least
+    assert not learner.is_tidy
+    stop = threading.Event()
+    assert not running._rested(learner, stop, 1.0)  # type: ignore[arg-type]
+    assert n_impressions(log) < left
+    stop.set()
+    assert running._rested(learner, stop, 600.0)  # type: ignore[arg-type]
+    monkeypatch.setattr(keeping, "SECONDS_TO_SWEEP", 600.0)
+    learner.step()
+    assert (learner.is_tidy, n_impressions(log)) == (True, 0)
+
+
 def test_a_deleted_model_leaves_nothing_but_its_changes(log: Log) -> None:
     created(log)
     learned(log, spec(), 2)
     with log.transaction() as transaction:
         changing.delete(transaction, "m")
-    found = compact(log, "m", NOTHING)
+    found = compacted(log, NOTHING)
     assert found is not None
     assert [type(record.entry) for record in log.read()] == [Changed, Snapshot, Deleted, Compacted]
     position = created(log)
@@ -320,14 +483,14 @@ def test_a_source_that_is_erased_from_a_deleted_model_does_not_keep_the_rest(eit
 def test_another_ranker_learns_from_what_is_left(log: Log) -> None:
     created(log, ranker="p2linrank")
     learned(log, spec("p2linrank"), 2)
-    compact(log, "m", Retention(impressions=3))
+    compacted(log, Retention(impressions=3))
     assert rebuilt(log, "m", instead=spec("pdgd-linear")).state.learned == 3
 
 
 def test_a_damaged_base_is_told(log: Log) -> None:
     created(log)
     learned(log, spec(), 1)
-    compact(log, "m", NOTHING)
+    compacted(log, NOTHING)
     with log.transaction() as transaction:
         transaction.store(snapshots.base_name("m"), b"")
     with pytest.raises(BadInput, match="the base of model 'm' is missing or damaged"):
@@ -337,5 +500,5 @@ def test_a_damaged_base_is_told(log: Log) -> None:
 def test_a_shown_list_without_a_version_is_never_compacted(log: Log) -> None:
     created(log)
     shown(log)
-    assert compact(log, "m", NOTHING) is None
+    assert compacted(log, NOTHING) is None
     assert n_impressions(log) == 1

@@ -1,25 +1,31 @@
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import small
-from service_small import PLACES, bits, clicked, created, impression, lived, rows, served, shown, spec
+from service_small import PLACES, bits, clicked, created, impression, learned, lived, rows, served, shown, spec
 
+from perturank import storage
 from perturank.core import Interaction, Query
 from perturank.service import changing, resuming, snapshots
+from perturank.service import learner as learning
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
-from perturank.service.learner import Learner, Superseded
+from perturank.service.leading import Superseded
+from perturank.service.learner import Learner
 from perturank.service.lessons import roomy
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.refusals import NotReady
-from perturank.service.replaying import rebuilt, recalled, same_as_stored
+from perturank.service.replaying import rebuilt, recalled, same_as_stored, whole
 from perturank.service.retention import Retention
-from perturank.service.sealing import fresh
+from perturank.service.sealing import fresh, source_seal
+from perturank.service.state import State
 from perturank.simulation import LEARNING, streams
 
 MODELS = ["pdgd-linear", "p2neurrank", "p2linrank", "dbgd-linear"]
@@ -216,6 +222,50 @@ def test_a_roll_back_returns_to_the_bits_of_a_version_and_goes_on_from_there(log
     assert (report.checked, report.differs) == (4, None)
 
 
+def test_a_replay_over_many_roll_backs_learns_every_batch_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    learner, n = Learner(log), 0
+
+    def learn(state: State, batch: Batch, learns: Callable[[State, Batch], None] = State._learn) -> None:
+        nonlocal n
+        n += 1
+        learns(state, batch)
+
+    monkeypatch.setattr(State, "_learn", learn)
+    for turn in range(1, 7):
+        lived(log, spec(), 1, turn)
+        learner.step()
+        n = 0
+        append(log, RolledBack(2 * turn - 1))  # to the newest version
+        learner.step()
+        assert n == turn
+    assert not learner.states["m"].kept  # rankers can be large
+    n = 0
+    assert rebuilt(log, "m").differs is None
+    assert n == 6
+    n = 0
+    assert snapshots.digest(whole(log, "m", 12), whole=True) == bits(learner)
+    assert n == 6
+
+
+def test_a_roll_back_leads_to_before_a_stored_state(log: Log) -> None:
+    created(log, ranker="p2linrank")
+    learner = learned(log, spec("p2linrank"), 2)
+    learner.close()
+    for version, start in ((1, 20), (4, 30), (1, 40)):
+        lived(log, spec("p2linrank"), 2, start)
+        learner.step()
+        append(log, RolledBack(version))
+        learner.step()
+    assert versions(log) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert snapshots.digest(whole(log, "m", 8), whole=True) == bits(learner)
+    again = Learner(log)
+    assert again.states["m"].version == 2
+    again.catch_up()
+    assert bits(again) == bits(learner)
+    assert rebuilt(log, "m").differs is None
+
+
 def test_an_imported_ranker_is_learned_on(log: Log) -> None:
     created(log)
     other = small.ranker("pdgd-linear")
@@ -268,7 +318,7 @@ def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> Non
         clicked(log, name, 0)
     assert learner.step() == 8
     batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
-    assert batches == [Batch(batches[0].through, 8, names[2:4])]
+    assert batches == [Batch(batches[0].through, 8, names[2:4], is_counted=True)]
     assert rebuilt(log, "m").differs is None
 
 
@@ -309,6 +359,46 @@ def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) 
     again = Learner(log)
     again.catch_up()
     assert bits(again) == before
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(log: Log) -> None:
+    created(log, ranker="p2linrank")
+    name = fresh(log.tail())
+    with log.transaction() as transaction:
+        assert give_feedback(transaction, "m", name, ["c"], True) == "early"
+    shown(log)  # waits, so that the log is needed from here on
+    shown(log, impression(1), name=name)
+    first = Learner(log)
+    assert first.step() == 1
+    first.close()
+    append(log, Closed(log.tail()))
+    second = Learner(log)
+    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
+    assert second.step() == 1
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_state_that_an_earlier_version_stored_reads_again_what_waits(log: Log) -> None:
+    created(log)
+    name = served(log, spec(), 1)
+    lived(log, spec(), 2, 5)
+    first = Learner(log)
+    first.step()
+    with log.transaction() as transaction:
+        give_feedback(transaction, "m", name, [], False)
+    first.close()
+    content = log.stored(snapshots.state_name("m"))
+    assert content is not None
+    arrays, header = storage.unpacked(resuming.opened(content, "it"), "it")
+    del arrays[resuming.OPEN]
+    with log.transaction() as transaction:
+        transaction.store(snapshots.state_name("m"), zlib.compress(storage.packed(arrays, header)))
+    second = Learner(log)
+    assert second.position > 0
+    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
+    append(log, Closed(log.tail()))
+    assert second.step() == 1
     assert rebuilt(log, "m").differs is None
 
 
@@ -359,6 +449,91 @@ def test_batches_of_a_fixed_size_wait_until_they_are_whole(log: Log) -> None:
     report = rebuilt(log, "m")
     assert report.differs is None
     assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
+
+
+def test_batches_of_a_fixed_size_and_the_cap_hold_where_a_window_closes_over_many(log: Log) -> None:
+    created(log, cap=2, batch=3)
+    learner = Learner(log)
+    names = [served(log, spec(), seed, source="bot") for seed in range(7)]
+    names += [served(log, spec(), seed) for seed in range(7, 10)]
+    append(log, Closed(log.tail()))
+    assert learner.step() == 4
+    batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
+    assert [(batch.n, batch.skipped) for batch in batches] == [(2, names[2:3]), (0, names[3:6]), (2, names[6:7])]
+    assert len(learner.states["m"].queue) == 1
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_restart_between_two_batches_that_one_record_completed_goes_on_with_the_second(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "MOST_AT_ONCE", 3)
+    created(log, batch=3)
+    for seed in range(8):
+        served(log, spec(), seed)
+    append(log, Closed(log.tail()))
+    for n in (3, 3, 0):
+        learner = Learner(log)
+        assert learner.step() == n
+        learner.close()
+    report = rebuilt(log, "m")
+    assert (report.state.learned, len(report.state.queue), report.differs) == (6, 2, None)
+
+
+def test_a_backlog_is_learned_in_steps_each_with_its_version(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "MOST_AT_ONCE", 4)
+    created(log)
+    lived(log, spec(), 10)
+    learner = Learner(log)
+    assert [(learner.step(), learner.is_tidy) for _ in range(4)] == [(4, False), (4, False), (2, True), (0, True)]
+    report = rebuilt(log, "m")
+    assert (report.checked, report.differs) == (3, None)
+
+
+def test_a_learner_that_is_to_stop_does_not_read_to_the_end(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    learner = learned(log, spec(), 4)
+    monkeypatch.setattr(learning, "STATE_EVERY", 6)
+    batches = [record.position for record in log.rare() if isinstance(record.entry, Batch)]
+    second = Learner(log, is_over=lambda: True)
+    assert second.step() == 0
+    assert second.position == 1
+    third = Learner(log)
+    third._is_over = lambda: third.position == batches[2]
+    third.catch_up()
+    assert third.position == batches[2]
+    fourth = Learner(log)  # a state was stored on the way
+    assert fourth.states["m"].at == batches[1]
+    fourth.catch_up()
+    assert bits(fourth) == bits(learner)
+
+
+def test_a_batch_is_not_written_where_a_wish_has_taken_some_of_it_away(log: Log) -> None:
+    created(log)
+    learner = Learner(log)
+    lived(log, spec(), 2, source="alice")
+    lived(log, spec(), 2, 5, source="bob")
+    learner.catch_up()
+    with log.transaction() as transaction:
+        changing.erase(transaction, "m", source_seal("alice", log.secret))
+    learner._write_batches()
+    assert not log.all_of("m", Batch)
+    assert learner.step() == 2
+    assert rebuilt(log, "m").differs is None
+
+
+def test_a_batch_that_does_not_fit_what_was_read_stops_the_learner(log: Log) -> None:
+    created(log)
+    lived(log, spec(), 2)
+    first = Learner(log)
+    assert first.step() == 2
+    first.close()
+    append(log, Batch(log.tail(), 3, [], is_counted=True))
+    with pytest.raises(NotReady, match="batch at position 8 of model 'm' is not what the records before it make it"):
+        Learner(log).step()
+    assert log.stored(snapshots.state_name("m")) is None  # what was stored may have come of the same
+    with pytest.raises(NotReady, match="begin again at the base"):
+        rebuilt(log, "m")
 
 
 def test_more_than_is_read_at_once_is_learned_to_the_same_bits(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
-from service_small import clicked, created, impression, lived, shown, spec
+from service_small import clicked, created, impression, learned, lived, shown, spec
 
-from perturank.service import snapshots
-from perturank.service.entries import Batch, Feedback
+from perturank.service import compacting, snapshots, verifying
+from perturank.service.entries import Batch, Feedback, Record
 from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.log.sqlite import SqliteLog
+from perturank.service.retention import Retention
+from perturank.service.sealing import fresh
 from perturank.service.verifying import faults
 
 
@@ -58,6 +62,52 @@ def test_a_hole_and_a_damaged_version_are_found(log: Log) -> None:
     found = list(faults(log))
     assert "position 3 is missing" in found
     assert any("the stored version 1 is damaged" in fault for fault in found)
+
+
+def test_what_is_said_of_an_impression_in_other_pages_is_looked_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "AT_ONCE", 2)
+    created(log)
+    names = lived(log, spec(), 3)
+    assert list(faults(log)) == []
+    append(log, Feedback(["z"], False, "counted"), names[0])
+    assert list(faults(log)) == [
+        "position 8: feedback after the last word",
+        "position 8: a click on what was not shown",
+    ]
+
+
+def test_it_takes_no_more_memory_for_a_longer_log(log: Log) -> None:
+    peaks = []
+    for n in (1500, 4500):
+        with log.transaction() as transaction:
+            for i in range(n):
+                transaction.append("m", impression(i, ids=[f"{n} {i} {j} {'x' * 100}" for j in range(4)]), fresh(i))
+        tracemalloc.start()
+        assert list(faults(log)) == []
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_records_that_a_compaction_takes_out_meanwhile_are_no_fault(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "AT_ONCE", 5)
+    monkeypatch.setattr("perturank.service.log.sqlite.PAGE", 5)
+    created(log)
+    learned(log, spec(), 4)
+    told, looks = verifying._told, 0
+
+    def meanwhile(log: Log, records: Sequence[Record]) -> dict[bytes, list[Record]]:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            compacting.compact(log, "m", Retention(impressions=3))
+            for _ in compacting.sweep(log, "m", lambda transaction: None):
+                pass
+        return told(log, records)
+
+    monkeypatch.setattr(verifying, "_told", meanwhile)
+    assert list(faults(log)) == []
+    assert looks > 3
 
 
 def test_damaged_features_are_found(log: Log) -> None:

@@ -56,9 +56,10 @@ def compact(
     keep: KeepSpan = None,
     keep_impressions: KeepImpressions = None,
     model: Annotated[str | None, typer.Option(help="Of this model alone.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a learner that is at work.", min=0)] = 60.0,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
 ) -> None:
-    """Make old records into a base: replay begins there, and their room is given back."""
+    """Make old records into a base, where replay begins; exit code 1: a learner has still to take them out."""
     machine.pin_threads(threads)
     retention = Retention.of(keep, keep_impressions)
     if retention is None:
@@ -66,13 +67,18 @@ def compact(
     opened = opening.open_log(log)
     try:
         before = opened.size()
-        for name in [model] if model is not None else compacting.known(opened):
+        names = [model] if model is not None else compacting.known(opened)
+        for name in names:
             found = compacting.compact(opened, name, retention)
             about = {"base": found.at, "version": found.version, "learned": found.learned} if found else {"base": None}
             to_programs({"model": name, **about})
-        to_programs({"bytes_before": before, "bytes_after": opened.size()})
+        done = compacting.swept(opened, names, wait)
+        to_programs({"bytes_before": before, "bytes_after": opened.size(), "done": done})
     finally:
         opened.close()
+    if not done:
+        typer.echo("another learner is at work: it takes old records out as soon as it can", err=True)
+        raise typer.Exit(1)
 
 
 @log_commands.command("erase")

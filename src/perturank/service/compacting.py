@@ -6,12 +6,14 @@ broken off and begun again at any point.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perturank.errors import BadInput
-from perturank.service import replaying, resuming, snapshots
+from perturank.service import replaying, resuming, snapshots, versions
 from perturank.service.changing import last_version
 from perturank.service.entries import (
     Batch,
@@ -27,12 +29,14 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
+from perturank.service.leading import Lead
 from perturank.service.log import Log, Transaction
 from perturank.service.retention import Retention
 from perturank.service.sealing import source_seal
 
 REMOVED = "records removed"  # how many positions are empty: `log verify` counts them
 AT_ONCE = 500  # impressions or other records taken out while others wait
+SECONDS_BETWEEN_LOOKS = 0.2
 
 Guard = Callable[[Transaction], None]
 
@@ -43,31 +47,59 @@ def known(log: Log) -> list[str]:
 
 
 def compact(log: Log, model: str, retention: Retention) -> Compacted | None:
-    """Give a model the newest base that the retention allows, and take out what came before; None: there is none."""
-    record = chosen(log, model, retention)
-    found = None
-    if record is not None:
-        recall = replaying.recalled(log)
-        state = resuming.nearest(log, model, recall, record.position)
-        state = replaying.followed(log, state, record.position)
-        content = None if state.ranker is None else resuming.stored(state)
-        found = based(log, model, content, record.position)
-    for _ in sweep(log, model):
-        pass
-    return found
+    """Give a model the newest base that the retention allows; None: there is none. Nothing is taken out yet."""
+    at = chosen(log, model, retention)
+    if at is None:
+        return None
+    state = replaying.followed(log, model, at)
+    content = None if state.ranker is None else resuming.stored(state)
+    return based(log, model, content, at)
 
 
-def chosen(log: Log, model: str, retention: Retention) -> Record | None:
-    """Return the record after which a model may have its next base: a version, or the model's end."""
+def swept(log: Log, models: Sequence[str], seconds: float) -> bool:
+    """Take out what the bases of these models ask for, or wait for the learner that leads; return whether it is done.
+
+    Whoever leads has read past a base before it takes anything out; nobody else may.
+    """
+    found = {model: resuming.base_of(log, model) for model in models}
+    bases = {model: base.at for model, base in found.items() if base is not None}
+    end = time.monotonic() + seconds
+    while not all(is_swept(log, model, at) for model, at in bases.items()):
+        if log.try_to_lead():
+            lead = Lead.taken(log)
+            for model in bases:
+                for _ in sweep(log, model, lead.check):
+                    pass
+        elif time.monotonic() > end:
+            return False
+        else:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    return True
+
+
+def chosen(log: Log, model: str, retention: Retention) -> int | None:
+    """Return the position up to which a model may have its next base: of a version, or of the model's end."""
     now = next((record.at for record in log.read(after=log.tail() - 1)), 0)
     base, ends = resuming.base_of(log, model), log.all_of(model, Deleted)
     known = max(base.at if base is not None else 0, ends[-1].position if ends else 0)
-    published = [(r, r.entry) for r in log.all_of(model, Snapshot, after=known) if isinstance(r.entry, Snapshot)]
-    for record, snapshot in reversed(published):
-        if retention.lets_go(now - record.at, n_since(snapshot, published[-1][1])):
-            return _before_roll_backs(log, model, record, {each.version: r for r, each in published})
-    n = published[-1][1].learned if published else retention.impressions or 0
-    return ends[-1] if ends and retention.lets_go(now - ends[-1].at, n) else None
+    last = next((each.snapshot for each in versions.newest(log, model, 1) if each.position > known), None)
+    found = None if last is None else _newest_that_may_go(log, model, retention, now, last)
+    if found is not None and found > known:
+        return _before_roll_backs(log, model, found, known)
+    n = last.learned if last is not None else retention.impressions or 0
+    return ends[-1].position if ends and retention.lets_go(now - ends[-1].at, n) else None
+
+
+def _newest_that_may_go(log: Log, model: str, retention: Retention, now: int, last: Snapshot) -> int | None:
+    """Return the position of the last version after which enough is kept; None: there is none."""
+
+    def must_stay(position: int) -> bool:
+        at = versions.newest(log, model, 1, position)
+        return bool(at) and not retention.lets_go(now - at[0].at, n_since(at[0].snapshot, last))
+
+    # The further back, the more time and impressions lie behind it.
+    through = bisect_left(range(log.tail() + 1), True, key=must_stay) - 1
+    return next((each.position for each in versions.newest(log, model, 1, through)), None)
 
 
 def n_since(then: Snapshot, now: Snapshot) -> int:
@@ -75,13 +107,13 @@ def n_since(then: Snapshot, now: Snapshot) -> int:
     return now.learned - then.learned if now.generation == then.generation else now.learned
 
 
-def _before_roll_backs(log: Log, model: str, record: Record, published: dict[int, Record]) -> Record:
-    """Return the record, or an earlier version that is gone back to later: it must be rebuilt then."""
-    for back in log.all_of(model, RolledBack, after=record.position):
-        aim = published.get(back.entry.version) if isinstance(back.entry, RolledBack) else None
-        if aim is not None and aim.position < record.position:
-            return _before_roll_backs(log, model, aim, published)
-    return record
+def _before_roll_backs(log: Log, model: str, position: int, known: int) -> int | None:
+    """Return the position, or that of an earlier version that is gone back to later: it must be rebuilt then."""
+    for back in reversed(log.all_of(model, RolledBack, after=known)):
+        aim = versions.found(log, model, back.entry.version) if isinstance(back.entry, RolledBack) else None
+        if aim is not None and aim.position < position < back.position:
+            position = aim.position
+    return position if position > known else None
 
 
 def based(
@@ -191,8 +223,11 @@ class Superfluous:
         return 0 if source is None or not self.erased else self.erased.get(source_seal(source, self.secret), 0)
 
 
-def sweep(log: Log, model: str) -> Iterator[int]:
-    """Take out what is superfluous; yields, after each page, how many records went."""
+def sweep(log: Log, model: str, guard: Guard) -> Iterator[int]:
+    """Take out what is superfluous; yields, after each page, how many records went.
+
+    `guard` stops one that has lost its place: another may be reading what it would take out.
+    """
     goes = _superfluous(log, model)
     if goes is None:
         return
@@ -203,10 +238,11 @@ def sweep(log: Log, model: str) -> Iterator[int]:
         elif record in goes:
             positions.append(record.position)
         if len(positions) + len(names) >= AT_ONCE:
-            yield _cut(log, positions, names)
+            yield _cut(log, positions, names, guard)
             positions, names = [], []
-    yield _cut(log, positions, names)
+    yield _cut(log, positions, names, guard)
     with log.transaction() as transaction:
+        guard(transaction)
         transaction.remember(_swept(model), goes.base.at)
     while log.give_back():
         yield 0
@@ -241,8 +277,9 @@ def _swept(model: str) -> str:
     return f"{model} swept"
 
 
-def _cut(log: Log, positions: list[int], names: list[bytes]) -> int:
+def _cut(log: Log, positions: list[int], names: list[bytes], guard: Guard) -> int:
     with log.transaction() as transaction:
+        guard(transaction)
         n = transaction.cut(positions, names)
         transaction.remember(REMOVED, transaction.remembered(REMOVED) + n)
     return n

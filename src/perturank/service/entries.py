@@ -52,11 +52,15 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """The learner learned from every impression completed up to this position, but for those skipped."""
+    """The learner learned from the impressions completed up to this position, but for those skipped.
+
+    Many can be completed by one record, so that the position alone does not say where a batch ends.
+    """
 
     through: int
     n: int
     skipped: list[bytes]  # by the cap on one source's influence
+    is_counted: bool = False  # the first n and those skipped, no more; in logs of earlier versions: all up to there
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -121,6 +125,7 @@ Entry = (
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above
 FREQUENT = (KINDS[Impression], KINDS[Feedback])
+REGULAR = (*FREQUENT, KINDS[Closed], KINDS[Batch], KINDS[Snapshot])  # as long as there is traffic; all others are few
 
 encoded = msgspec.msgpack.Encoder().encode
 decoded = msgspec.msgpack.Decoder(Entry).decode

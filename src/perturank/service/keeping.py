@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from perturank.service.log import Log
 from perturank.service.retention import Retention
 from perturank.service.state import State
 
+SECONDS_TO_SWEEP = 0.05  # of a look: by pages of a few milliseconds, between which others write
 MARKS = 4  # states stored within the span that is kept: the base is at most this share of it older than asked for
 
 
@@ -41,11 +43,13 @@ class Keeper:
         self._log, self._retention, self._guard = log, retention, guard
         self._marks: dict[str, list[Mark]] = {}
         self._gone: dict[str, int] = {}  # deleted models that have been seen to, and where each ended
+        self._until = 0.0
         self._sweeps: dict[str, tuple[int, Iterator[int]]] = {}  # by model, with the base that it is for
 
     def look(self, states: list[State]) -> bool:
         """Do what is next for each of the models, all of which have read the log; return whether there is more."""
         now = max((state.when for state in states), default=0)
+        self._until = time.monotonic() + SECONDS_TO_SWEEP
         more = [self._kept(state, now) for state in states]
         return any(more)
 
@@ -73,9 +77,15 @@ class Keeper:
     def _swept(self, state: State) -> bool:
         base, pages = self._sweeps.get(state.model, (0, iter(())))
         if base != state.based:
-            base, pages = state.based, compacting.sweep(self._log, state.model)
+            newest = resuming.base_of(self._log, state.model)
+            if newest is not None and newest.at > state.at:
+                return True  # what came before it is read first
+            base, pages = state.based, compacting.sweep(self._log, state.model, self._guard)
         self._sweeps[state.model] = base, pages
-        return next(pages, None) is not None
+        while next(pages, None) is not None:
+            if time.monotonic() >= self._until:
+                return True
+        return False
 
     def _mark(self, state: State, retention: Retention) -> None:
         """Store the state if the last mark is far behind, and make the newest mark that is old enough the base."""

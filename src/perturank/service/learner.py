@@ -8,53 +8,61 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
-from perturank.errors import BadInput
 from perturank.service import resuming, snapshots
 from perturank.service.changing import current, last_version
-from perturank.service.entries import Batch, Changed, Deleted, Imported, Pinned, Record, RolledBack, Snapshot
+from perturank.service.entries import Batch, Changed, Deleted, Erased, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.keeping import Keeper
+from perturank.service.leading import Lead
 from perturank.service.log import Log, Transaction
 from perturank.service.progress import Progress
+from perturank.service.refusals import Missing
 from perturank.service.replaying import recalled
 from perturank.service.retention import Retention
-from perturank.service.state import State
+from perturank.service.state import READ_AT_ONCE, State
 from perturank.service.tracking import Completed
 
-EPOCH = "learner epoch"
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
 FAR_BEHIND = 100_000  # records of all models: what a restart may have to read for the sake of one that stands still
+MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model to a step: a backlog is learned in several, each with its version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
-
-
-class Superseded(BadInput):
-    """Another learner has taken over; this one must not write any more."""
+TAKING = (Changed, Deleted, Erased)  # what waits to be learned may be less, or other, after one of these
 
 
 class Learner:
     """One learner for all models of a log; it takes over from any other that there was."""
 
-    def __init__(self, log: Log, retention: Retention | None = None) -> None:
+    def __init__(
+        self, log: Log, retention: Retention | None = None, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         self.log = log
+        self._is_over = is_over  # asked after each record: to learn a backlog again takes long
+        self._lead = Lead.taken(log)
         self.states = resuming.resumed(log, recalled(log))
         self.position = resuming.position(self.states)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
         self._stored_at = {model: state.at for model, state in self.states.items()}
         self.progress = Progress(self.states.values())
-        with log.transaction() as transaction:
-            self.epoch = transaction.remembered(EPOCH) + 1
-            transaction.remember(EPOCH, self.epoch)
-        self._keeper = Keeper(log, retention, self._check_epoch)
-        self.is_tidy = False  # nothing is left to be taken out of the log
+        self._keeper = Keeper(log, retention, self._lead.check)
+        self.is_tidy = False  # nothing is left to be learned, or taken out of the log
 
-    def catch_up(self, on_record: Callable[[], None] | None = None) -> None:
+    def catch_up(self) -> None:
         """Read what is new."""
         for record in self.log.read(after=self.position):
-            self._state(record.model).take(record)
+            state = self._state(record.model)
+            try:
+                state.take(record)
+                _check(state, record)
+            except Missing:
+                self._distrust(state)
+                raise
             self.progress.read(record)
             self.position = record.position
-            if on_record is not None:
-                on_record()
+            if isinstance(record.entry, Batch) and self._n_since_stored(state) >= STATE_EVERY:
+                self.store(state)
+            if self._is_over():
+                return
 
     def step(self, holds: Callable[[State], bool] = lambda state: False) -> int:
         """Read, learn from what is complete, publish; return how many impressions were learned.
@@ -62,6 +70,8 @@ class Learner:
         Models that are held learn later: nothing is written of what they wait for.
         """
         self.catch_up()
+        if self._is_over():
+            return 0
         n_before = self._n_learned()
         if self._write_batches(holds):
             with self.progress.learning():
@@ -72,15 +82,20 @@ class Learner:
                 self._publish(state, n)
         self._store_what_stands_still()
         self._tell()
-        self.is_tidy = not self._keeper.look(list(self.states.values()))
+        self.tidy()
         return n
+
+    def tidy(self) -> None:
+        """Do a little of what is to be done beside learning."""
+        more = self._keeper.look(list(self.states.values()))
+        self.is_tidy = not more and not any(self._due(state) for state in self.states.values())
 
     def _tell(self) -> None:
         """Say so where everything that was read had nothing to learn in it."""
         idle = self.progress.idle(self.states.values())
         if idle:
             with self.log.transaction() as transaction:
-                self._check_epoch(transaction)
+                self._lead.check(transaction)
                 for model in idle:
                     if current(transaction, model) is not None:  # it may be gone by now
                         self.progress.passed(transaction, model)
@@ -98,28 +113,29 @@ class Learner:
     def _n_learned(self) -> int:
         return sum(state.learned for state in self.states.values())
 
-    def _write_batches(self, holds: Callable[[State], bool]) -> bool:
+    def _write_batches(self, holds: Callable[[State], bool] = lambda state: False) -> bool:
         free = [state for state in self.states.values() if not holds(state)]
         full = [(state, batch) for state in free for batch in self._due(state)]
         if not full:
             return False
         with self.log.transaction() as transaction:
-            self._check_epoch(transaction)
+            self._lead.check(transaction)
             recent = {state.model: state.sources.copy() for state, _ in full}
-            for state, (through, due) in full:
+            for state, due in full:
+                if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in TAKING):
+                    continue  # it is read first
                 skipped = _too_many_of_one_source(state, due, recent[state.model])
-                transaction.append(state.model, Batch(through, len(due) - len(skipped), skipped))
+                batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True)
+                transaction.append(state.model, batch)
         return True
 
-    def _due(self, state: State) -> list[tuple[int, list[Completed]]]:
-        """Return what is to be learned now, with the position up to which it was completed: all, or whole batches."""
-        if state.spec is None or not state.queue:
+    def _due(self, state: State) -> list[list[Completed]]:
+        """Return what is to be learned now: all, or whole batches, but no more than a step should take."""
+        if state.spec is None:
             return []
-        size, waiting = state.spec.batch, list(state.queue)
-        if size is None:
-            return [(self.position, waiting)]
-        batches = [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)]
-        return [(batch[-1].at, batch) for batch in batches]
+        waiting = list(islice(state.queue, MOST_AT_ONCE))
+        size = state.spec.batch or len(waiting)
+        return [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)] if waiting else []
 
     def _publish(self, state: State, n: int) -> None:
         """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
@@ -128,25 +144,29 @@ class Learner:
         content = snapshots.version_bytes(state.ranker, model=state.model, learned=state.learned)
         sum_of = snapshots.sum_of(content)  # all of it before others must wait
         with self.log.transaction() as transaction:
-            self._check_epoch(transaction)
+            self._lead.check(transaction)
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
                 return
             version = last_version(transaction, state.model) + 1
             self._thin_out(transaction, state, version)
             transaction.append(
-                state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self.epoch)
+                state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self._lead.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
             self.progress.published(transaction, state, n)
         self.catch_up()
-        if self._n_since_stored(state) >= STATE_EVERY:
-            self.store(state)
+
+    def _distrust(self, state: State) -> None:
+        """Forget what was stored of a model: the next learner begins at its base."""
+        with self.log.transaction() as transaction:
+            self._lead.check(transaction)
+            transaction.remove(snapshots.state_name(state.model))
 
     def store(self, state: State) -> None:
         """Keep the whole state, so that a restart need not begin at the first click."""
         content, at = resuming.stored(state, self.position), self.position
         with self.log.transaction() as transaction:
-            self._check_epoch(transaction)
+            self._lead.check(transaction)
             if current(transaction, state.model) is None:
                 return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.state_name(state.model), content)
@@ -181,9 +201,13 @@ class Learner:
         for each in set(stored) - kept:
             transaction.remove(snapshots.version_name(state.model, each))
 
-    def _check_epoch(self, transaction: Transaction) -> None:
-        if transaction.remembered(EPOCH) != self.epoch:
-            raise Superseded("another learner has taken over this log", "one is enough: this one ends")
+
+def _check(state: State, record: Record) -> None:
+    """Stop where a version has learned another number of impressions: some were not there to be read."""
+    entry = record.entry
+    if isinstance(entry, Snapshot) and entry.generation == state.generation and entry.learned != state.learned:
+        what = f"version {entry.version} of model {state.model!r} has learned {entry.learned} impressions"
+        raise Missing(f"{what}, and the records before it make {state.learned}", "begin again at the base")
 
 
 def _is_after(record: Record | None, position: int) -> bool:

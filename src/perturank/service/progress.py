@@ -43,7 +43,8 @@ class Progress:
         self._learned[model] = state.generation, state.learned
         seconds = self._seconds * n / max(n_in_step, 1)
         transaction.tally.add(model, {LEARNED: n, UPDATES: 1, UPDATE_SECONDS: seconds})
-        self._reached(transaction, model, state.batched)
+        rest = state.queue[0].at - 1 if state.queue else state.batched  # what one record completed may be two batches
+        self._reached(transaction, model, min(state.batched, rest))
 
     def _reached(self, transaction: Transaction, model: str, through: int) -> None:
         untold = self._untold.get(model, deque())

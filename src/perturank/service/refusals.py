@@ -64,6 +64,10 @@ class NotReady(Refused):
     status, kind = 503, "not-ready"
 
 
+class Missing(NotReady):
+    """Records were taken out of the log while they were read: what was made of the others is worth nothing."""
+
+
 class LogFull(Refused):
     """The log could not be written; nothing of the request was kept."""
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.service import resuming, snapshots, versions
-from perturank.service.entries import Impression, Snapshot
+from perturank.service.entries import Impression, RolledBack, Snapshot
 from perturank.service.log import Log
-from perturank.service.refusals import NotKnown, NotReady
+from perturank.service.refusals import Missing, NotKnown, NotReady
 from perturank.service.spec import Spec
 from perturank.service.state import Recall, State
+
+T = TypeVar("T")
+TRIES = 5  # a base is laid seldom, and what is read the second time is shorter
 
 
 @dataclass
@@ -41,11 +45,15 @@ def recalled(log: Log) -> Recall:
         found = {record.position: record.entry for record in log.at(positions)}
         lists = [entry for entry in map(found.get, positions) if isinstance(entry, Impression)]
         if len(lists) < len(positions):
-            raise NotReady("impressions were taken out of the log before they were learned", "begin again")
+            raise Missing("impressions were taken out of the log before they were learned", "begin again")
         return lists
 
-    def version(model: str, number: int) -> Ranker:
-        return whole(log, model, number)
+    def targets(model: str, after: int) -> dict[int, int]:
+        backs = log.all_of(model, RolledBack, after)
+        return {back.entry.version: back.position for back in backs if isinstance(back.entry, RolledBack)}
+
+    def version(model: str, number: int, kept: dict[int, Ranker]) -> Ranker:
+        return _whole(log, model, number, kept)
 
     def blob(name: str) -> Ranker:
         content = log.stored(name)
@@ -53,11 +61,39 @@ def recalled(log: Log) -> Recall:
             raise BadInput(f"the imported ranker {name} is missing from the log", "restore the log from a backup")
         return snapshots.ranker_of(content, name)[0]
 
-    return Recall(shown, version, blob, log.secret)
+    return Recall(shown, targets, version, blob, log.secret)
+
+
+def undisturbed(log: Log, model: str, read: Callable[[], T]) -> T:
+    """Return what was read from the log while the model's base stood still; it is read again where it moved.
+
+    A base is in the log before anything is taken out for it, so that who finds the same one after reading
+    as before has missed nothing.
+    """
+    for _ in range(TRIES):
+        before = resuming.base_of(log, model)
+        try:
+            found = read()
+        except BadInput:
+            if resuming.base_of(log, model) == before:
+                raise
+            continue
+        if resuming.base_of(log, model) == before:
+            return found
+    raise NotReady(f"the log of model {model!r} was compacted again and again while it was read", "try it again later")
 
 
 def whole(log: Log, model: str, version: int) -> Ranker:
     """Return a version with all that learning needs, from the nearest stored state before it."""
+    return undisturbed(log, model, lambda: _whole(log, model, version, {}))
+
+
+def _whole(log: Log, model: str, version: int, kept: dict[int, Ranker]) -> Ranker:
+    """Return a version; `kept` has versions that were met on the way, and gets more of them.
+
+    A roll-back on the way may lead to before the state where this began, and then to an earlier state. Each version is
+    rebuilt at most once, since all share what they keep.
+    """
     found = versions.found(log, model, version)
     if found is None:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
@@ -65,7 +101,7 @@ def whole(log: Log, model: str, version: int) -> Ranker:
     base = resuming.origin(log, model, recalled(log))
     if base.ranker is not None and base.at > at and _is(base, published):
         return base.ranker
-    state = followed(log, resuming.nearest(log, model, recalled(log), at), at)
+    state = _followed(log, model, at, kept)
     if state.ranker is None or state.at > at or not _is(state, published):
         raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", "a newer one can be")
     return state.ranker
@@ -77,9 +113,16 @@ def _is(state: State, published: Snapshot) -> bool:
     return same and not state.unpublished
 
 
-def followed(log: Log, state: State, at: int) -> State:
-    """Return the state after all records of its model up to a position."""
-    for record in log.read(after=state.at, through=at, model=state.model):
+def followed(log: Log, model: str, at: int) -> State:
+    """Return the state after all records of a model up to a position, from the nearest stored one."""
+    return undisturbed(log, model, lambda: _followed(log, model, at, {}))
+
+
+def _followed(log: Log, model: str, at: int, kept: dict[int, Ranker]) -> State:
+    state = resuming.nearest(log, model, recalled(log), at)
+    kept.update(state.kept)
+    state.kept = kept
+    for record in log.read(after=state.at, through=at, model=model):
         state.take(record)
     return state
 
@@ -96,6 +139,12 @@ def rebuilt(
 
     It begins at the base; another ranker knows no base, and begins with what is left of the log.
     """
+    return undisturbed(log, model, lambda: _rebuilt(log, model, at, instead, on_record))
+
+
+def _rebuilt(
+    log: Log, model: str, at: int | None, instead: Spec | None, on_record: Callable[[int], None] | None
+) -> Report:
     recall = recalled(log)
     state = resuming.origin(log, model, recall, at) if instead is None else State(model, recall, instead)
     if at is not None and at < state.at:

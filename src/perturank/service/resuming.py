@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from perturank import storage
 from perturank.errors import BadInput
@@ -15,20 +16,30 @@ from perturank.service.entries import Changed, Compacted, Deleted
 from perturank.service.log import Log
 from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.state import Recall, State
+from perturank.service.tracking import Completed, Waiting
 
 LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
+OPEN = "open"  # the array, beside the ranker's own, that holds what waits
+
+
+class Open(msgspec.Struct, array_like=True):
+    """What waits: for feedback, and to be learned."""
+
+    waiting: dict[bytes, Waiting]
+    queue: list[Completed]
 
 
 def stored(state: State, at: int | None = None) -> bytes:
     """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
 
-    What waits for feedback is read again from the log. `at`: up to where the log was read, if the model's own last
-    record lies before that.
+    `at`: up to where the log was read, if the model's own last record lies before that.
     """
     assert state.ranker is not None
+    waits = msgspec.msgpack.encode(Open(state.tracker.waiting, list(state.queue)))
     content = snapshots.state_bytes(
         state.ranker,
+        {OPEN: np.frombuffer(waits, np.uint8)},
         spec=msgspec.to_builtins(state.spec),
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
@@ -57,7 +68,8 @@ def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
     if content is None:
         return None
     try:
-        ranker, said = snapshots.ranker_of(opened(content, name), name)
+        arrays, said = storage.unpacked(opened(content, name), name)
+        ranker = storage.restored(arrays, said, name)
         sources = (each and bytes.fromhex(each) for each in said["sources"])
         state = State(
             model,
@@ -67,11 +79,14 @@ def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
             sources=deque(sources, CAP_AMONG),
             **{name: said[name] for name in NUMBERS},
         )
-    except (BadInput, KeyError, msgspec.ValidationError):
+        waits = None if OPEN not in arrays else msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
+    except (BadInput, KeyError, msgspec.DecodeError):
         return None
     if snapshots.digest(ranker, whole=True).hex() != said["digest"] or state.at > log.tail():
         return None
-    if said["waiting_from"] is not None:
+    if waits is not None:
+        state.tracker.waiting, state.queue = waits.waiting, deque(waits.queue)
+    elif said["waiting_from"] is not None:  # stored by an earlier version, which left it to the log
         for record in log.read(after=said["waiting_from"] - 1, through=state.at, model=model):
             state.wait(record)  # for the same feedback as when it was stored
     return state
@@ -90,13 +105,17 @@ def origin(log: Log, model: str, recall: Recall, at: int | None = None) -> State
         return State(model, recall, at=base.at, based=base.at)
     state = restored(log, model, recall, snapshots.base_name(model))
     if state is None or state.ranker is None or snapshots.digest(state.ranker, whole=True) != base.digest:
+        if base_of(log, model) != base:  # the next one was laid meanwhile
+            return origin(log, model, recall, at)
         raise BadInput(f"the base of model {model!r} is missing or damaged", "restore the log from a backup")
     return state
 
 
 def base_of(log: Log, model: str) -> Compacted | None:
     """Return what the log says of a model's base; None: it has none."""
-    return next((r.entry for r in reversed(log.all_of(model, Compacted)) if isinstance(r.entry, Compacted)), None)
+    return next(
+        (record.entry for record in log.newest(model, Compacted, 1) if isinstance(record.entry, Compacted)), None
+    )
 
 
 def resumed(log: Log, recall: Recall) -> dict[str, State]:

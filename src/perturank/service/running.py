@@ -6,12 +6,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 from perturank import machine
 from perturank.errors import BadInput
 from perturank.service.foresight import Foresight
-from perturank.service.learner import Learner, Superseded
+from perturank.service.leading import Superseded
+from perturank.service.learner import Learner
 from perturank.service.lessons import AT_ONCE
 from perturank.service.lines import lines, write_lines
 from perturank.service.log import Log
@@ -21,12 +23,13 @@ from perturank.service.retention import Retention
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty lessons
 A_LOT = 16 * AT_ONCE  # impressions found by one look: after so many there is no time to lose
+SECONDS_FOR_OTHERS = 0.05  # to write, between two looks that take records out
 NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 
 
 class Stop:
-    """Set by SIGTERM or Ctrl-C; waited for between two steps, so that a step is never cut in half."""
+    """Set by SIGTERM or Ctrl-C; waited for between two steps, and asked for between two records."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -35,6 +38,10 @@ class Stop:
 
     def _set(self, number: int, frame: FrameType | None) -> None:
         self._event.set()
+
+    def is_set(self) -> bool:
+        """Return whether it is time to stop."""
+        return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
         """Return whether it is time to stop, at the latest after so many seconds."""
@@ -50,7 +57,7 @@ def learn(
         _step_back()
         threading.Thread(target=_end_with_parent, daemon=True).start()
     stop = Stop()
-    while not stop.wait(0):
+    while not stop.is_set():
         try:
             if log.try_to_lead():
                 return _led(log, stop, once, retention)
@@ -65,17 +72,27 @@ def learn(
 
 
 def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
-    learner, foresight = Learner(log, retention), Foresight()
+    learner, foresight = Learner(log, retention, stop.is_set), Foresight()
     machine.look_for_garbage_seldom()
-    while not stop.wait(0):
+    while not stop.is_set():
         if not once:
             learner.catch_up()
             foresight.look(learner)  # a model is compiled as soon as it is known: its first click may be seconds away
         n = learner.step(foresight.holds)
-        if (once and n == 0 and learner.is_tidy) or (not once and stop.wait(_pause(learner, n))):
+        if (once and n == 0 and learner.is_tidy) or (not once and _rested(learner, stop, _pause(learner, n))):
             break
     learner.close()
     return learner
+
+
+def _rested(learner: Learner, stop: Stop, seconds: float) -> bool:
+    """Wait so long, and take out of the log meanwhile what is to go; return whether it is time to stop."""
+    end = time.monotonic() + seconds
+    while not learner.is_tidy and time.monotonic() < end:
+        if stop.wait(SECONDS_FOR_OTHERS):
+            return True
+        learner.tidy()
+    return stop.wait(max(0.0, end - time.monotonic()))
 
 
 def _pause(learner: Learner, n: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,9 @@ def version_bytes(ranker: Ranker, **header: Any) -> bytes:
     return storage.packed(arrays, storage.header_of(ranker) | header)
 
 
-def state_bytes(ranker: Ranker, **header: Any) -> bytes:
-    """Return the whole ranker."""
-    return storage.packed(storage.arrays_of(ranker), storage.header_of(ranker) | header)
+def state_bytes(ranker: Ranker, beside: Mapping[str, np.ndarray] | None = None, **header: Any) -> bytes:
+    """Return the whole ranker, with other arrays beside its own."""
+    return storage.packed(storage.arrays_of(ranker) | dict(beside or {}), storage.header_of(ranker) | header)
 
 
 def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Ranker, dict[str, Any]]:

@@ -22,6 +22,7 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
+from perturank.service.refusals import Missing
 from perturank.service.sealing import source_seal
 from perturank.service.spec import CAP_AMONG, Spec
 from perturank.service.tracking import Completed, Tracker
@@ -34,7 +35,8 @@ class Recall:
     """Where a state finds what its records only point to."""
 
     shown: Callable[[Sequence[int]], list[Impression]]  # the lists at these positions
-    version: Callable[[str, int], Ranker]  # the whole ranker of an earlier version
+    targets: Callable[[str, int], dict[int, int]]  # versions gone back to behind a position, and where last
+    version: Callable[[str, int, dict[int, Ranker]], Ranker]  # the whole ranker of an earlier version
     blob: Callable[[str], Ranker]
     secret: bytes  # of the seals on sources
 
@@ -58,12 +60,16 @@ class State:
     erased: int = 0  # the last wish to erase a source
     based: int = 0  # what the newest base knows
     sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
+    kept: dict[int, Ranker] = field(default_factory=dict)  # versions that are gone back to later
     tracker: Tracker = field(init=False)
     queue: deque[Completed] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        """Wait for nothing yet."""
+        """Wait for nothing yet; know which versions are gone back to, so that none is rebuilt that goes by."""
         self.tracker = Tracker(self._seal)
+        self._targets = self.recall.targets(self.model, self.at)
+        if not self.unpublished:
+            self._keep(self.version)
 
     def take(self, record: Record) -> None:
         """Go on by one record of this model."""
@@ -80,14 +86,16 @@ class State:
             case RolledBack() | Imported() if self.instead is not None:
                 return  # another ranker has no such versions, and cannot be brought from there
             case RolledBack(version=version):
-                self._turn(self.recall.version(self.model, version))
+                self._go_back(version)
             case Imported(blob=blob):
                 self._turn(self.recall.blob(blob))
             case Compacted(at=at):
                 self.based = at
             case Snapshot() as snapshot:
                 self.version = snapshot.version
-                self.unpublished &= snapshot.generation != self.generation
+                if snapshot.generation == self.generation:
+                    self.unpublished = False
+                    self._keep(snapshot.version)
             case _:
                 self.wait(record)
 
@@ -130,16 +138,23 @@ class State:
         other = self.instead
         return msgspec.structs.replace(spec, ranker=other.ranker, settings=other.settings, seed=other.seed)
 
+    def _keep(self, version: int) -> None:
+        """Keep the ranker, which is this version, if it is gone back to later."""
+        if version in self._targets and self.ranker is not None:
+            self.kept[version] = self.ranker
+
+    def _go_back(self, version: int) -> None:
+        self._turn(self.kept.get(version) or self.recall.version(self.model, version, self.kept))
+        for done in [each for each in self.kept if self._targets.get(each, 0) <= self.at]:
+            del self.kept[done]
+
     def _turn(self, ranker: Ranker) -> None:
         self.ranker, self.unpublished = ranker, True
 
     def _learn(self, batch: Batch) -> None:
         """Learn what was completed up to the batch's boundary, in the order in which it was."""
-        chosen: list[Completed] = []
-        while self.queue and self.queue[0].at <= batch.through:
-            completed = self.queue.popleft()
-            if completed.name not in batch.skipped and self._fits(completed):
-                chosen.append(completed)
+        skipped = set(batch.skipped)
+        chosen = [each for each in self._taken(batch) if each.name not in skipped and self._fits(each)]
         self.batched = batch.through
         if self.spec is None or self.ranker is None or not chosen:
             return
@@ -156,6 +171,18 @@ class State:
             self.learned += len(some)
         self.sources.extend(each.source for each in chosen)
         self.unpublished = True
+
+    def _taken(self, batch: Batch) -> list[Completed]:
+        """Take what the batch is about from the queue."""
+        n = batch.n + len(batch.skipped) if batch.is_counted else len(self.queue)
+        taken: list[Completed] = []
+        while self.queue and self.queue[0].at <= batch.through and len(taken) < n:
+            taken.append(self.queue.popleft())
+        is_whole = len(taken) == n and not (self.queue and self.queue[0].at < batch.through)
+        if batch.is_counted and not is_whole and self.instead is None:
+            what = f"the batch at position {self.at} of model {self.model!r} is not what the records before it make it"
+            raise Missing(what, "records were taken out while they were read: begin again at the base")
+        return taken
 
     def _clicked(self, chosen: Sequence[Completed]) -> list[lessons.Clicked]:
         """Return what was shown, read from the log, with the clicks."""

@@ -6,15 +6,18 @@ Of lists that wait, all that decides is held; what they showed is read from the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from perturank.service.entries import Closed, Feedback, Impression, Record
 from perturank.service.spec import Mode
 
 
-@dataclass(slots=True)
-class Waiting:
-    """Feedback so far on one impression, which may come before the impression itself."""
+class Waiting(msgspec.Struct, array_like=True, gc=False):
+    """Feedback so far on one impression, which may come before the impression itself.
+
+    There may be half a million; nothing in them leads back to them, so that no collector need look.
+    """
 
     position: int  # of the impression, once it is known
     since: int  # of what is known first
@@ -24,8 +27,7 @@ class Waiting:
     source: bytes | None = None  # sealed
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An impression with all its clicks; `at` is the position of the record that completed it."""
 
     at: int
@@ -45,18 +47,18 @@ class Tracker:
 
     def __init__(self, seal: Callable[[str], bytes]) -> None:
         self._seal = seal
-        self._waiting: dict[bytes, Waiting] = {}
+        self.waiting: dict[bytes, Waiting] = {}  # by the impression's name
 
     @property
     def oldest(self) -> int | None:
         """The first position that is still needed; None: nothing waits."""
-        return next((waiting.since for waiting in self._waiting.values()), None)
+        return next((waiting.since for waiting in self.waiting.values()), None)
 
     def take(self, record: Record) -> list[Completed]:
         """Return what this record completes."""
         match record.entry:
             case Impression() as shown if record.impression is not None:
-                waiting = self._waiting.setdefault(record.impression, Waiting(record.position, record.position))
+                waiting = self.waiting.setdefault(record.impression, Waiting(record.position, record.position))
                 waiting.position, waiting.mode = record.position, shown.mode
                 waiting.source = None if shown.source is None else self._seal(shown.source)
                 return self._done(record, record.impression) if waiting.final else []
@@ -69,19 +71,19 @@ class Tracker:
 
     def forget(self, source: bytes) -> None:
         """Wait no longer for the impressions of a source."""
-        self._waiting = {name: waiting for name, waiting in self._waiting.items() if waiting.source != source}
+        self.waiting = {name: waiting for name, waiting in self.waiting.items() if waiting.source != source}
 
     def _heard(self, record: Record, name: bytes, said: Feedback) -> list[Completed]:
-        if said.effect == "counted" and name not in self._waiting:
+        if said.effect == "counted" and name not in self.waiting:
             return []  # of another generation
-        waiting = self._waiting.setdefault(name, Waiting(record.position, record.position))
+        waiting = self.waiting.setdefault(name, Waiting(record.position, record.position))
         waiting.clicks = waiting.clicks.union(said.clicks)
         waiting.final |= said.final
         return self._done(record, name) if waiting.final and waiting.mode is not None else []
 
     def _closed(self, record: Record, through: int) -> list[Completed]:
         over = []
-        for name, waiting in self._waiting.items():
+        for name, waiting in self.waiting.items():
             if waiting.since > through:  # and so are all behind it
                 break
             if waiting.position <= through:
@@ -89,7 +91,7 @@ class Tracker:
         return [done for name in over for done in self._done(record, name)]
 
     def _done(self, record: Record, name: bytes) -> list[Completed]:
-        waiting = self._waiting.pop(name)
+        waiting = self.waiting.pop(name)
         if waiting.mode is None:  # the impression never came
             return []
         about = waiting.since, waiting.position, name, waiting.mode, waiting.source

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from perturank.errors import BadInput
 from perturank.service import snapshots
@@ -11,32 +12,49 @@ from perturank.service.entries import Batch, Compacted, Feedback, Impression, Re
 from perturank.service.log import Log
 from perturank.service.packing import unpacked
 
+AT_ONCE = 500  # records in memory, and what else the log says of their impressions
+
 
 class Seen:
-    """What the records so far have said of each impression."""
+    """What the records so far have said."""
 
     def __init__(self) -> None:
-        self.shown: dict[bytes, list[str]] = {}
-        self.clicked: dict[bytes, set[str]] = {}
-        self.final: set[bytes] = set()
         self.versions: dict[str, int] = {}
-        self.n = self.last = self.at = 0
+        self.n = self.last = self.at = self.compacted = 0
 
 
 def faults(log: Log) -> Iterator[str]:
     """Yield what is wrong with the log, one line each."""
-    seen, compacted = Seen(), _compacted(log)
-    for record in log.read():
-        if record.position != seen.last + 1 and record.position > compacted:
-            yield f"position {seen.last + 1} is missing"
-        if record.at < seen.at:
-            yield f"position {record.position}: it is older than the record before it"
-        for fault in _of_record(log, record, seen):
-            yield f"position {record.position}: {fault}"
-        seen.n, seen.last, seen.at = seen.n + 1, record.position, record.at
+    seen, records = Seen(), log.read()
+    while some := list(islice(records, AT_ONCE)):
+        told = _told(log, some)
+        for record in some:
+            if record.position != seen.last + 1 and not _is_compacted(log, record, seen):
+                yield f"position {seen.last + 1} is missing"
+            if record.at < seen.at:
+                yield f"position {record.position}: it is older than the record before it"
+            for fault in _of_record(log, record, seen, told):
+                yield f"position {record.position}: {fault}"
+            seen.n, seen.last, seen.at = seen.n + 1, record.position, record.at
     missing = seen.last - seen.n - n_removed(log)
-    if compacted and missing > 0:
+    if seen.compacted and missing > 0:
         yield f"{missing} records are missing that no compaction has taken out"
+
+
+def _told(log: Log, records: Sequence[Record]) -> dict[bytes, list[Record]]:
+    """Return all that the log says of the impressions that these records are about."""
+    told: dict[bytes, list[Record]] = {record.impression: [] for record in records if record.impression is not None}
+    for each in log.about(list(told)):
+        if each.impression is not None:
+            told[each.impression].append(each)
+    return told
+
+
+def _is_compacted(log: Log, record: Record, seen: Seen) -> bool:
+    """Return whether others may be missing before this record; a base may have been laid since the last look."""
+    if record.position > seen.compacted:
+        seen.compacted = _compacted(log)
+    return record.position <= seen.compacted
 
 
 def _compacted(log: Log) -> int:
@@ -44,12 +62,12 @@ def _compacted(log: Log) -> int:
     return max((record.position for record in log.rare(kinds=(Compacted,))), default=0)
 
 
-def _of_record(log: Log, record: Record, seen: Seen) -> Iterator[str]:
+def _of_record(log: Log, record: Record, seen: Seen, told: dict[bytes, list[Record]]) -> Iterator[str]:
     match record.entry:
         case Impression() as shown:
-            yield from _of_impression(record, shown, seen)
+            yield from _of_impression(record, shown, _before(record, told))
         case Feedback() as said:
-            yield from _of_feedback(record, said, seen)
+            yield from _of_feedback(record, said, _before(record, told))
         case Batch(through=through) if through >= record.position:
             yield f"a batch goes up to {through}, which lies ahead of it"
         case Snapshot() as snapshot:
@@ -61,11 +79,21 @@ def _of_record(log: Log, record: Record, seen: Seen) -> Iterator[str]:
                 yield f"the stored version {snapshot.version} is damaged"
 
 
-def _of_impression(record: Record, shown: Impression, seen: Seen) -> Iterator[str]:
-    if record.impression is None or record.impression in seen.shown:
+def _before(record: Record, told: dict[bytes, list[Record]]) -> list[Record] | None:
+    """Return what was said of an impression before this record; None: it was taken out while we read."""
+    if record.impression is None:
+        return []
+    about = told[record.impression]
+    here = next((i for i, each in enumerate(about) if each.position == record.position), None)
+    return None if here is None else about[:here]
+
+
+def _of_impression(record: Record, shown: Impression, before: Sequence[Record] | None) -> Iterator[str]:
+    if before is None:
+        return
+    if record.impression is None or any(isinstance(each.entry, Impression) for each in before):
         yield "an impression without a name of its own"
         return
-    seen.shown[record.impression] = shown.ids
     try:
         features, prior, _ = unpacked(shown.packed, None)
     except BadInput as error:
@@ -75,20 +103,20 @@ def _of_impression(record: Record, shown: Impression, seen: Seen) -> Iterator[st
         yield f"{len(shown.ids)} ids for {len(features)} documents"
 
 
-def _of_feedback(record: Record, said: Feedback, seen: Seen) -> Iterator[str]:
-    name = record.impression
-    if name is None:
+def _of_feedback(record: Record, said: Feedback, before: Sequence[Record] | None) -> Iterator[str]:
+    if record.impression is None:
         yield "feedback on nothing"
         return
-    clicked = seen.clicked.setdefault(name, set())
-    if said.effect == "counted" and name not in seen.shown:
+    if before is None:
+        return
+    shown = next((each.entry.ids for each in before if isinstance(each.entry, Impression)), None)
+    given = [each.entry for each in before if isinstance(each.entry, Feedback)]
+    again = {click for entry in given for click in entry.clicks} & set(said.clicks)
+    if said.effect == "counted" and shown is None:
         yield "feedback counted before its impression"
-    if name in seen.final:
+    if any(entry.final for entry in given):
         yield "feedback after the last word"
-    if clicked & set(said.clicks):
-        yield f"a click on {min(clicked & set(said.clicks))!r} counted twice"
-    if name in seen.shown and not set(said.clicks) <= set(seen.shown[name]):
+    if again:
+        yield f"a click on {min(again)!r} counted twice"
+    if shown is not None and not set(said.clicks) <= set(shown):
         yield "a click on what was not shown"
-    clicked.update(said.clicks)
-    if said.final:
-        seen.final.add(name)

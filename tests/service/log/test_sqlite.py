@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
 import stat
 import subprocess
@@ -14,9 +15,9 @@ import pytest
 from service_small import impression
 
 from perturank.errors import BadInput
-from perturank.service.entries import Impression, Pinned
+from perturank.service.entries import Closed, Impression, Pinned
 from perturank.service.log.opening import open_log
-from perturank.service.log.sqlite import SqliteLog
+from perturank.service.log.sqlite import PAGES_AT_ONCE, SqliteLog
 from perturank.service.refusals import LogFull, NotReady
 
 
@@ -216,3 +217,32 @@ def test_asking_who_leads_keeps_nobody_from_leading(tmp_path: Path, monkeypatch:
     other.close()
     assert not one.is_led()
     one.close()
+
+
+def test_room_is_given_back_by_many_pages_at_a_time(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    names = [os.urandom(12) for _ in range(1500)]
+    with log.transaction() as transaction:
+        for name in names:
+            transaction.append("m", impression(version=1, ids=["x" * 4000]), name)
+    full = log.size()
+    with log.transaction() as transaction:
+        transaction.cut([], names)
+    n = 1
+    while log.give_back():
+        n += 1
+    assert 1 < n < 2 + 2 * len(names) // PAGES_AT_ONCE
+    assert log.size() < full / 4
+    log.close()
+
+
+def test_a_log_of_an_earlier_version_gets_the_index_of_what_is_few(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    with log.transaction() as transaction:
+        for entry in (Pinned(1), Closed(1), Pinned(2)):
+            transaction.append("m", entry)
+    log._connection().execute("DROP INDEX few_position")
+    log.close()
+    log = SqliteLog(tmp_path / "log.db")
+    assert [record.position for record in log.rare(kinds=(Pinned,))] == [1, 3]
+    log.close()

@@ -67,6 +67,9 @@ class Log(Protocol):
     def at(self, positions: Sequence[int]) -> list[Record]:
         """Return the records at these positions, as far as they are there."""
 
+    def about(self, impressions: Sequence[bytes]) -> list[Record]:
+        """Return the records of these impressions, in order."""
+
     def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback; `kinds`: of these alone."""
 

@@ -10,8 +10,9 @@ import hashlib
 import ipaddress
 import os
 import re
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,10 +21,11 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
-from perturank.service.entries import FREQUENT, KINDS, Record
+from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
+from perturank.service.lines import lines
 from perturank.service.log import sums
 from perturank.service.log.connections import Connections
-from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
@@ -32,6 +34,7 @@ from perturank.service.settings import without_password
 FORMAT = 1
 QUOTED = re.compile(r"""(["'])(.*?)\1""")
 TABLE = "perturank_sums"
+SECONDS_FOR_ROOM = 0.01  # to wait for what is under way
 STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
 SCHEMA = f"""
 CREATE TABLE perturank_head (one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint, at bigint,
@@ -48,6 +51,7 @@ CREATE INDEX perturank_rare_position ON perturank_log (position) WHERE kind NOT 
 CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
 """
 SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS}, body bytea, PRIMARY KEY (model, span, start))"
+FEW = f"CREATE INDEX perturank_few_position ON perturank_log (position) WHERE kind NOT IN {REGULAR}"
 # A machine that vanishes without a word, and a process that is stopped, must not hold the lock for long.
 SESSION = """
 SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
@@ -74,6 +78,7 @@ class PostgresLog:
         self._connections = Connections(partial(_connected, url), lambda connection: connection.closed)
         self._connection = self._connections.mine
         self._lead: psycopg.Connection[Any] | None = None
+        self._vacuum: threading.Thread | None = None
         self._prepare(create)
         held, self.secret = self._one("SELECT format, secret FROM perturank_head")
         self._lock = int.from_bytes(hashlib.blake2b(self.secret, digest_size=7).digest(), "big")
@@ -94,11 +99,14 @@ class PostgresLog:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
             if connection.execute("SELECT to_regclass('perturank_head')").fetchone() != (None,):
                 connection.execute(SUMS)
+                if connection.execute("SELECT to_regclass('perturank_few_position')").fetchone() == (None,):
+                    connection.execute(FEW)  # asked for first: it would lock the table in any case
                 return
             if not create:
                 raise BadInput("the database holds no log", "start one with `perturank serve`")
             connection.execute(SCHEMA)
             connection.execute(SUMS)
+            connection.execute(FEW)
             row = (0, 0, FORMAT, os.urandom(SECRET_BYTES))
             connection.execute("INSERT INTO perturank_head (position, at, format, secret) VALUES (%s, %s, %s, %s)", row)
 
@@ -148,9 +156,14 @@ class PostgresLog:
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE position = ANY(%s)"
         return [record(row) for row in self._all(query, (list(positions),))]
 
+    def about(self, impressions: Sequence[bytes]) -> list[Record]:
+        """Return the records of these impressions, in order."""
+        query = f"SELECT {COLUMNS} FROM perturank_log WHERE impression = ANY(%s) ORDER BY position"
+        return [record(row) for row in self._all(query, (list(impressions),))]
+
     def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
-        where = f"position > %s AND kind NOT IN {FREQUENT}{among(kinds)}"
+        where = f"position > %s AND kind NOT IN {REGULAR if are_few(kinds) else FREQUENT}{among(kinds)}"
         query = f"SELECT {COLUMNS} FROM perturank_log WHERE {where} ORDER BY position"
         return [record(row) for row in self._all(query, (after,))]
 
@@ -178,12 +191,25 @@ class PostgresLog:
         return [row[0] for row in self._all(query, (prefix,))]
 
     def give_back(self) -> bool:
-        """Let new records take the room of those that are gone; the end of the table goes back to the disk."""
-        try:
-            self._connection().execute("VACUUM perturank_log, perturank_blobs")
-        except AWAY:
-            raise NotReady("the database went away", "try it again in a moment") from None
+        """Let new records take the room of those that are gone, in a thread of its own: of a large log that takes long.
+
+        The database goes on with it when this process ends.
+        """
+        if self._vacuum is not None:
+            self._vacuum.join(SECONDS_FOR_ROOM)
+            if self._vacuum.is_alive():
+                return True
+        self._vacuum = threading.Thread(target=self._give_back, name="vacuum", daemon=True)
+        self._vacuum.start()
         return False
+
+    def _give_back(self) -> None:
+        try:
+            with closing(_connected(self._url)) as connection:
+                connection.execute("SET statement_timeout = 0")
+                connection.execute("VACUUM perturank_log, perturank_blobs")
+        except (NotReady, psycopg.Error) as error:
+            lines.warning("the room of records that are gone is left to autovacuum: %s", error)
 
     def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""

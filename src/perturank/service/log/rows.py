@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from perturank.service.entries import KINDS, Entry, Record, decoded, encoded
+from perturank.service.entries import KINDS, REGULAR, Entry, Record, decoded, encoded
 
 PAGE = 500  # records read at once
 COLUMNS = "position, at, model, impression, body"
@@ -15,6 +15,11 @@ COLUMNS = "position, at, model, impression, body"
 def record(row: Sequence[Any]) -> Record:
     """Return the record of a row of COLUMNS."""
     return Record(row[0], row[1], row[2], row[3], decoded(row[4]))
+
+
+def are_few(kinds: Sequence[type] | None) -> bool:
+    """Return whether none of these kinds comes by traffic alone."""
+    return kinds is not None and not any(KINDS[kind] in REGULAR for kind in kinds)
 
 
 def among(kinds: Sequence[type] | None) -> str:

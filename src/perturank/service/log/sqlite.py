@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from perturank.errors import BadInput
-from perturank.service.entries import FREQUENT, KINDS, Record
+from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
 from perturank.service.log import merged, sums
 from perturank.service.log.checkpointing import MOST_PAGES, Checkpointer
 from perturank.service.log.connections import Connections
-from perturank.service.log.rows import COLUMNS, PAGE, among, paged, record
+from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
@@ -30,7 +30,7 @@ SECONDS_TO_LEAD, TRIES_TO_LEAD = 0.1, 10
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
 ROWS_AT_ONCE = 64  # to a statement: SQLite counts its variables
 LAST = "\U0010ffff"  # no name goes on with it
-PAGES_AT_ONCE = 2000  # given back while others wait
+PAGES_AT_ONCE = 500  # given back while others wait
 
 SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -44,6 +44,8 @@ CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 """
 SUMS = f"CREATE TABLE IF NOT EXISTS sums ({sums.COLUMNS}, body BLOB, PRIMARY KEY (model, span, start)) WITHOUT ROWID"
+
+FEW = f"CREATE INDEX IF NOT EXISTS few_position ON log (position) WHERE kind NOT IN {REGULAR}"
 
 
 class SqliteLog:
@@ -74,6 +76,7 @@ class SqliteLog:
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
                 merged.count(connection)
             connection.execute(SUMS)
+            connection.execute(FEW)
         if self._meta("format") != FORMAT:
             raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
 
@@ -126,11 +129,20 @@ class SqliteLog:
             found += [record(row) for row in self._all(query, tuple(some))]
         return found
 
+    def about(self, impressions: Sequence[bytes]) -> list[Record]:
+        """Return the records of these impressions, in order."""
+        found: list[Record] = []
+        for some in _pieces(list(impressions)):
+            query = f"SELECT {COLUMNS} FROM log WHERE impression IN ({', '.join('?' * len(some))})"
+            found += [record(row) for row in self._all(query, tuple(some))]
+        return sorted(found, key=lambda each: each.position)
+
     def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
         """Return all records behind a position but impressions and feedback."""
         # Without the hint SQLite walks through all impressions.
-        where = f"position > ? AND kind NOT IN {FREQUENT}{among(kinds)}"
-        query = f"SELECT {COLUMNS} FROM log INDEXED BY rare_position WHERE {where} ORDER BY position"
+        index, others = ("few_position", REGULAR) if are_few(kinds) else ("rare_position", FREQUENT)
+        where = f"position > ? AND kind NOT IN {others}{among(kinds)}"
+        query = f"SELECT {COLUMNS} FROM log INDEXED BY {index} WHERE {where} ORDER BY position"
         return [record(row) for row in self._all(query, (after,))]
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
