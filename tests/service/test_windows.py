@@ -106,9 +106,11 @@ def test_a_list_for_which_nobody_waits_any_more_has_its_window_too(log: Log) -> 
 
     service.committer.submit(slow)
     begun.wait()
-    assert service.rank(held, IDS, rows(), None).cancel()
+    asked = service.rank(held, IDS, rows(), None)
+    service.committer.submit(lambda transaction: asked.cancel())  # when it is written, and not yet durable
     go_on.set()
     service.close()
+    assert asked.cancelled()
     assert service.windows.due("m", -GRAIN) == log.tail() == 2
 
 
