@@ -49,18 +49,22 @@ class Learner:
         """Read what is new."""
         for record in self.log.read(after=self.position):
             state = self._state(record.model)
-            try:
-                state.take(record)
-                _check(state, record)
-            except Missing:
-                self._distrust(state)
-                raise
+            if record.position > state.at:  # another model's state may lie further back
+                self._take(state, record)
             self.progress.read(record)
             self.position = record.position
             if isinstance(record.entry, Batch) and self._n_since_stored(state) >= STATE_EVERY:
                 self.store(state)
             if self._is_over():
                 return
+
+    def _take(self, state: State, record: Record) -> None:
+        try:
+            state.take(record)
+            _check(state, record)
+        except Missing:
+            self._distrust(state)
+            raise
 
     def step(self) -> int:
         """Read, learn from what is complete, publish; return how many impressions were learned."""
