@@ -10,13 +10,18 @@ LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=fals
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check audit fix docs bench web clean
+.PHONY: help setup demo play test test-long check audit fix docs bench web clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+setup: $(READY)  ## set everything up, and no more
+
 demo: $(READY)  ## run the paper's comparison in small: a table, figures and demo/report.html
 	$(BIN)/perturank reproduce --scale demo --out demo
+
+play: $(READY)  ## search Python's own documentation in a browser, click, and watch it learn
+	$(BIN)/perturank play
 
 test: check  ## run the checks and all tests
 	@scripts/make-postgres

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 QUIET = (
     "--no-sandbox",
@@ -21,6 +21,9 @@ QUIET = (
     "--no-first-run",
 )
 GRAVE = ("serious", "critical")
+MILLISECONDS = 60_000  # on however busy a machine
+
+expect.set_options(timeout=MILLISECONDS)
 
 
 def executable() -> str | None:
@@ -70,7 +73,7 @@ def watched(
 ) -> Iterator[Watched]:
     """Open an empty page beside the block."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(MILLISECONDS)
     page = context.new_page()
     seen = Watched(page)
     page.on("console", lambda said: seen.errors.append(said.text) if said.type in ("error", "warning") else None)

@@ -47,8 +47,8 @@ class Serving:
         self.url = found.group()
 
     def ready(self) -> Self:
-        """Wait until it answers."""
-        self.until(lambda: httpx.get(f"{self.url}/readyz", timeout=SECONDS).status_code == 200)
+        """Wait until it answers, and nothing is left to compile."""
+        self.until(lambda: httpx.get(f"{self.url}/readyz", timeout=SECONDS).json()["status"] == "ready")
         return self
 
     def until(self, holds: Any) -> None:

@@ -131,7 +131,7 @@ def test_limits_can_be_other_ones_for_one_request(clock: Clock) -> None:
     with pytest.raises(ServiceProblem):
         click(patient)
     assert 50 < clock.now <= 60
-    assert set(flaky.asked[-1].extensions["timeout"].values()) == {10.0}
+    assert set(flaky.asked[-1].extensions["timeout"].values()) == {30.0}
 
 
 @pytest.mark.parametrize("retries", [0, 2])

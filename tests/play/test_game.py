@@ -215,6 +215,18 @@ def test_lessons_follow_the_models_own_settings(play: Play) -> None:
     play(moves)
 
 
+def test_a_persons_click_is_in_every_curve_that_it_says_something_about(play: Play) -> None:
+    async def moves(game: Game) -> None:
+        found = await game.search(QUERY)
+        before = await game.box.standing(game._found[found["search"]].question)
+        await game.click(found["search"], LEARNING, found["lists"][0]["results"][1]["path"])
+        curves = game.said()["curves"]
+        assert (curves["clicked place"], curves["reciprocal clicked place"]) == ([2.0], [0.5])
+        assert curves["uncertain"] == [pytest.approx(before.uncertain, abs=1e-4)]
+
+    play(moves)
+
+
 def test_a_second_document_of_a_list_is_refused_in_words(play: Play) -> None:
     async def moves(game: Game) -> None:
         found = await game.search(QUERY)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from browser import Watched, watched
 from play_small import Played
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 QUERY = "join pathname components"
-expect.set_options(timeout=60_000)
 
 
 def searched(seen: Watched, played: Played, query: str = QUERY) -> Page:
@@ -25,6 +25,10 @@ def searched(seen: Watched, played: Played, query: str = QUERY) -> Page:
 
 def titles(page: Page) -> list[str]:
     return page.locator(".result .title").all_inner_texts()
+
+
+def chart(page: Page, title: str) -> Locator:
+    return page.get_by_role("figure").filter(has_text=title)
 
 
 def places(moved: str) -> tuple[int, int]:
@@ -52,6 +56,8 @@ def test_clicks_raise_the_version_and_the_place(browser: Browser, new_game: Play
     with watched(browser) as seen:
         page = searched(seen, new_game)
         expect(page.locator(".result")).to_have_count(10)
+        expect(chart(page, "Mean clicked place")).to_contain_text("click a result")
+        expect(chart(page, "Reciprocal rank of the wanted")).to_contain_text("switch on simulated users")
         chosen = titles(page)[5]
         moves = []
         for _ in range(6):  # the same answer, as often as it takes to outweigh BM25
@@ -69,21 +75,49 @@ def test_clicks_raise_the_version_and_the_place(browser: Browser, new_game: Play
         assert moves[-1].startswith(f"{chosen} for “{QUERY}”")
         expect(page.locator(".lessons li").first).to_contain_text(f"You preferred {chosen} over")
         assert page.locator(".result mark").first.inner_text().lower() in QUERY
+        for title in ("Mean clicked place", "Reciprocal rank of the first", "Pairs without"):
+            expect(chart(page, title).locator(".dot, .trace").first).to_be_attached()
         assert seen.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_page_is_accessible_and_fits_its_width(
-    browser: Browser, played: Played, width: int, scheme: Literal["light", "dark"]
+    browser: Browser, played: Played, width: int, scheme: Literal["light", "dark"], tmp_path: Path
 ) -> None:
     with watched(browser, width=width, scheme=scheme) as seen:
         page = searched(seen, played)
         expect(page.locator(".result").first).to_be_visible()
+        expect(page.locator(".legend-line")).to_contain_text("all rankers agree on what stands here")
+        page.screenshot(path=tmp_path / f"play-{width}-{scheme}.png", full_page=True)
         assert seen.faults() == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert seen.errors == []
         assert sum(seen.weights.values()) < 500_000
+
+
+def test_a_click_in_the_list_beside_says_that_it_is_not_waited_for(browser: Browser, played: Played) -> None:
+    played.send("/play/beside", {"ranker": "random"}, "PUT")
+    with watched(browser) as seen:
+        page = searched(seen, played)
+        beside = page.get_by_role("region", name="random: results")
+        chosen = beside.locator(".title").nth(2).inner_text()
+        beside.get_by_role("button", name=chosen, exact=True).click()
+        expect(page.locator(".told")).to_contain_text(f"{chosen}")
+        expect(page.locator(".told")).to_contain_text("search again to see")
+        assert seen.errors == []
+    played.send("/play/beside", {"ranker": None}, "PUT")
+
+
+def test_the_dashboard_leads_to_the_game(browser: Browser, played: Played) -> None:
+    with watched(browser) as seen:
+        page = seen.page
+        page.goto(played.url)
+        page.get_by_role("link", name="Play").click()
+        expect(page.get_by_label("Search the documentation")).to_be_visible()
+        page.get_by_role("link", name="Dashboard").click()
+        expect(page.get_by_role("link", name="Play")).to_have_count(1)
+        assert seen.errors == []
 
 
 def test_everything_can_be_done_with_the_keyboard(browser: Browser, played: Played) -> None:

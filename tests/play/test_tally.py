@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from perturank.play.tally import BESIDE, BM25, ENDS, FIRST_WIDTH, LEARNED, MOST_POINTS, Curves, Tally, clicked_places
+from perturank.play.tally import (
+    BESIDE,
+    BM25,
+    ENDS,
+    FEWEST,
+    FIRST_WIDTH,
+    LEARNED,
+    MOST_POINTS,
+    Curves,
+    Tally,
+    clicked_places,
+)
 
 
 def test_the_outcome_compares_both_ends_with_bm25() -> None:
@@ -40,6 +51,23 @@ def test_a_curve_of_known_items_is_the_mean_over_the_last_searches() -> None:
     assert learned[0] == 0
     assert learned == sorted(learned)
     assert 0.8 < learned[-1] < 1
+
+
+def test_a_person_sees_a_line_after_a_few_clicks() -> None:
+    curves = Curves()
+    for place in (3.0, 1.0, *[2.0] * 6):
+        curves.add({"clicked place": place})
+    assert curves.points()["clicked place"] == [2.0, 2.0]
+    assert curves.ends() == [5, 8]
+
+
+def test_a_mean_of_few_known_items_is_not_drawn() -> None:
+    tally = Tally()
+    for _ in range(FEWEST - 1):
+        tally.known_item({BM25: 0.5, LEARNED: 1.0}, {})
+    assert set(tally.curves.points()[LEARNED]) == {None}
+    tally.known_item({BM25: 0.5, LEARNED: 1.0}, {})
+    assert tally.curves.points()[LEARNED][-1] == 1
 
 
 def test_clicked_places_count_from_one_and_need_a_click() -> None:

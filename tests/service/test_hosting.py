@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service_small import spec
+from service_small import rows, spec
 
 from perturank.service.log import Log
 from perturank.service.service import Service
@@ -22,5 +22,22 @@ def test_limits_are_compiled_anew_and_nothing_else_is(log: Log) -> None:
                 assert not service.host.is_compiled(held, length)
                 service.host.compile(held, length)
                 assert service.host.is_compiled(held, length)
+    finally:
+        service.close()
+
+
+def test_limits_that_come_are_compiled_for_lists_in_use_before_they_are_served(log: Log) -> None:
+    service = Service(log, ServeSettings(documents=100))
+    try:
+        plain, limited = spec("random"), spec("random", exploration=Exploration(share=0.5))
+        service.put("m", plain, in_use=[16])  # nothing to go on from
+        held = service.host.get("m")
+        assert len(service.host.lengths(plain)) == 4
+        for length in service.host.lengths(plain)[:3]:
+            service.host.compile(held, length)
+        service.put("m", limited, in_use=[3, 20, 100])
+        held = service.host.get("m")
+        assert [service.host.is_compiled(held, length) for length in (16, 32, 64, 128)] == [True, True, False, False]
+        assert len(service.rank(held, list("abcd"), rows(), None).result().ids) == 4
     finally:
         service.close()

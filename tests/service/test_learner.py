@@ -109,6 +109,30 @@ def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> Non
     assert (report.checked, report.differs) == (3, None)
 
 
+def test_a_model_that_stands_still_does_not_send_a_restart_back_to_the_first_record(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perturank.service.learner.FAR_BEHIND", 20)
+    created(log, "idle", ranker="p2linrank")
+    shown_once = created(log, "shown", ranker="p2linrank")
+    waiting = served(log, spec("p2linrank"), 40, "shown", shown_once)
+    active = created(log)
+    first = Learner(log)
+    for start in range(0, 30, 3):
+        lived(log, spec(), 3, start, generation=active)
+        first.step()
+    second = Learner(log)  # the first was killed: it has not closed
+    assert second.position > log.tail() - 2 * 20
+    clicked(log, waiting, 2, "shown")
+    lived(log, spec("p2linrank"), 2, 50, "idle", generation=1)
+    lived(log, spec(), 2, 60, generation=active)
+    assert second.step() == 5
+    for model, n in (("idle", 1), ("shown", 1), ("m", 11)):
+        report = rebuilt(log, model)
+        assert (report.checked, report.differs) == (n, None)
+        assert small.same_bits(report.state.ranker, second.states[model].ranker)
+
+
 def test_a_damaged_state_is_passed_over(log: Log) -> None:
     created(log)
     learner = Learner(log)

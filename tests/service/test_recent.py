@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from service_small import spec
 
+from perturank.service.api.application import Parts
+from perturank.service.log import Log
 from perturank.service.recent import MOST, MOST_BYTES, Recent
 from perturank.service.refusals import NotKnown
+from perturank.service.service import Service
+from perturank.service.settings import ServeSettings
 
 
-def note(recent: Recent, query: str, rows: int = 2) -> None:
-    recent.note("m", query, [str(i) for i in range(rows)], np.zeros((rows, 100), np.float32), None)
+def note(recent: Recent, query: str, rows: int = 2, model: str = "m") -> None:
+    recent.note(model, query, [str(i) for i in range(rows)], np.zeros((rows, 100), np.float32), None)
 
 
 def test_the_last_queries_are_kept_newest_first() -> None:
@@ -28,6 +33,30 @@ def test_large_queries_do_not_fill_the_memory() -> None:
     assert sum(each.features.nbytes for each in recent.of("m")) <= MOST_BYTES
     note(recent, "too large", rows=MOST_BYTES // 400 + 1)
     assert recent.of("m")[0].query == "large"
+
+
+@pytest.mark.parametrize("forgetting", ["erase", "delete"])
+def test_all_processes_forget_the_queries_of_a_model_that_was_deleted_or_lost_a_source(
+    log: Log, forgetting: str
+) -> None:
+    """One process is asked, the other reads of it in the log."""
+    asked, other = (Service(log, ServeSettings(documents=16)) for _ in range(2))
+    try:
+        all_recent = [Parts(asked).recent, Parts(other).recent]
+        for name in ("m", "n"):
+            asked.put(name, spec("random"))
+        other.refresh()
+        for recent in all_recent:
+            note(recent, "theirs")
+            note(recent, "not theirs", model="n")
+        asked.erase("m", "alice") if forgetting == "erase" else asked.delete("m")
+        assert [len(recent.of("m")) for recent in all_recent] == [0, 1]
+        other.refresh()
+        assert [len(recent.of("m")) for recent in all_recent] == [0, 0]
+        assert [len(recent.of("n")) for recent in all_recent] == [1, 1]
+    finally:
+        asked.close()
+        other.close()
 
 
 def test_one_that_is_gone_is_refused() -> None:

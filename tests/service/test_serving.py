@@ -33,6 +33,7 @@ def test_it_serves_learns_and_stops_when_asked(tmp_path: Path) -> None:
         serving.until(lambda: client.model("m")["version"] == 1)
         assert np.isclose(client.rank(DOCUMENTS, model="m", mode="exploit").propensity or 0, 1)
     assert serving.stop() == 0
+    assert "backend" not in (tmp_path / "err.txt").read_text()  # JAX would tell which machines it has not found
     assert run("replay", "--log", f"sqlite:///{tmp_path}/perturank.db", "--model", "m", "--verify").returncode == 0
 
 

@@ -16,6 +16,13 @@ def test_a_flag_counts_before_the_environment_that_before_the_file_that_before_t
     assert (settings.port, settings.rate, settings.learner, settings.host) == (3, 7.0, "none", "127.0.0.1")
 
 
+def test_a_port_that_kubernetes_has_set_is_told_from_one_that_was_meant() -> None:
+    environment = {"PERTURANK_PORT": "tcp://10.0.0.7:8765"}
+    with pytest.raises(BadInput, match=r"tcp://10\.0\.0\.7:8765.*Kubernetes.*enableServiceLinks: false"):
+        settled({"port": None}, environment)
+    assert settled({"port": 99}, environment).port == 99
+
+
 @pytest.mark.parametrize(
     "text, says",
     [
@@ -69,6 +76,11 @@ def test_what_is_kept_is_a_span_or_a_number_and_not_both() -> None:
         ("password='my secret", "password=***"),
         ("password=my\\ secret host=h", "password=*** host=h"),
         ("mysql://me:secret@host", "mysql://me:***@host"),
+        ("postgresql://me:a?secret@host/log", "postgresql://me:***@host/log"),
+        ("postgresql://me:a/secret?@secret@host/log?x=1", "postgresql://me:***@host/log?x=1"),
+        ("postgresql://me:a#\nsecret@host/log", "postgresql://me:***@host/log"),
+        ("postgresql://me@host:5432/log?password=x@secret", "postgresql://me@host:5432/log?password=***"),
+        ("postgresql://host:5432/log?user=me&password=secret@", "postgresql://host:5432/log?user=me&password=***"),
         ("postgresql://me@host:5432/log", "postgresql://me@host:5432/log"),
         ("sqlite:///a:b@c.db", "sqlite:///a:b@c.db"),
     ],

@@ -9,10 +9,16 @@ import subprocess
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from perturank.service import starting
+from perturank.service.api.application import application
+from perturank.service.api.requests import Rank
+from perturank.service.log import Log
+from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
+from perturank.service.spec import Spec
 from perturank.service.starting import welcome
 
 
@@ -41,8 +47,44 @@ def test_a_learner_that_cannot_be_started_is_tried_again_ever_more_seldom(
     assert all("Too many open files" in each for each in said)
 
 
-@pytest.mark.parametrize("asks_for_keys", [False, True])
-def test_the_request_to_try_names_the_key_where_one_is_needed_and_never_holds_it(asks_for_keys: bool) -> None:
-    words = shlex.split(welcome("http://127.0.0.1:1", asks_for_keys=asks_for_keys).partition("try: ")[2])
+def commands(settings: ServeSettings, n_features: int | None) -> list[list[str]]:
+    """Return the words of the commands that are printed."""
+    words = shlex.split(welcome("http://127.0.0.1:1", settings, n_features).partition("try: ")[2])
+    cut = words.index("&&") if "&&" in words else 0
+    return [words[:cut], words[cut + 1 :]] if cut else [words]
+
+
+def widths(command: list[str]) -> list[int]:
+    asks = msgspec.json.decode(command[command.index("-d") + 1], type=Rank)
+    return [len(each.features) for each in asks.documents]
+
+
+@pytest.mark.parametrize("keys", [None, "file"])
+def test_the_request_to_try_names_the_key_where_one_is_needed_and_never_holds_it(keys: str | None) -> None:
+    (words,) = commands(ServeSettings(keys=keys), None)
     assert words[:2] == ["curl", "http://127.0.0.1:1/v1/models/default/rank"]
-    assert ("authorization: Bearer $PERTURANK_KEY" in words) == asks_for_keys
+    assert ("authorization: Bearer $PERTURANK_KEY" in words) == (keys is not None)
+    assert widths(words) == [2, 2]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_the_request_to_try_has_as_many_features_as_the_model_that_is_there(host: str) -> None:
+    settings = ServeSettings(host=host, keys="file")
+    (words,) = commands(settings, 5)
+    assert widths(words) == [5, 5]
+    (words,) = commands(settings, 700)  # nobody types so many
+    assert words[:2] == ["curl", "http://127.0.0.1:1/v1/models/default"]
+
+
+def test_where_no_request_makes_a_model_the_first_to_try_does() -> None:
+    make, rank = commands(ServeSettings(host="0.0.0.0", keys="file"), None)
+    assert make[:4] == ["curl", "-X", "PUT", "http://127.0.0.1:1/v1/models/default"]
+    assert "authorization: Bearer $PERTURANK_KEY" in make
+    assert [msgspec.json.decode(make[-1], type=Spec).n_features] * 2 == widths(rank)
+
+
+def test_connections_outlive_the_minute_for_which_load_balancers_keep_theirs(log: Log) -> None:
+    settings = ServeSettings()
+    service = Service(log, settings)
+    assert starting.configured(application(service), settings).timeout_keep_alive > 60
+    service.close()

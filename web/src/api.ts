@@ -1,7 +1,8 @@
 /** Requests to the service; where it asks for a key, the page asks its reader, once a tab. */
-import { el } from "./dom";
+import { el, say } from "./dom";
 
 const KEY = "perturank key";
+const SENDABLE = /^[!-~]+$/; // a header takes nothing else
 
 /** What the service refused, in its own words (RFC 9457). */
 export class Problem extends Error {
@@ -50,24 +51,29 @@ function newKey(refused: boolean): Promise<void> {
 }
 
 function askForKey(refused: boolean): Promise<void> {
-  const input = el("input", { type: "password", id: "key", autocomplete: "off", required: true });
+  const input = el("input", { type: "password", id: "key", autocomplete: "off", required: true, "aria-describedby": "key-wrong" });
+  const wrong = el("p", { class: "small wrong", role: "alert", id: "key-wrong" }, refused && "That key is not known here, or may not do this.");
   const form = el(
     "form",
-    { method: "dialog" },
+    {},
     el("h2", { id: "key-title" }, "This service asks for a key"),
-    refused && el("p", { class: "small", role: "alert" }, "That key is not known here, or may not do this."),
+    wrong,
     el("label", { for: "key" }, "API key"),
     input,
-    el("p", { class: "small muted" }, "It is kept in this tab alone. A new one: ", el("code", {}, "perturank keys add")),
+    el("p", { class: "small muted" }, "It is kept in this tab alone. A new one: ", el("code", {}, "perturank keys add NAME --scope admin")),
     el("button", { class: "primary" }, "Use this key"),
   );
   const dialog = el("dialog", { "aria-labelledby": "key-title" }, form);
   document.body.append(dialog);
   dialog.addEventListener("cancel", (event) => event.preventDefault()); // without a key there is nothing to see
+  dialog.addEventListener("close", () => dialog.isConnected && dialog.showModal()); // a second Esc is not asked about
   dialog.showModal();
   return new Promise((resolve) => {
-    form.addEventListener("submit", () => {
-      sessionStorage.setItem(KEY, input.value.trim());
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const key = input.value.trim();
+      if (!SENDABLE.test(key)) return say(wrong, "This is no key: it has a space, or a sign that no key has. Copy it once more.");
+      sessionStorage.setItem(KEY, key);
       dialog.remove();
       resolve();
     });

@@ -6,28 +6,39 @@ export interface Frame {
   main: HTMLElement;
   /** Say how the connection is: null when it is well. */
   connection: (broken: string | null) => void;
+  /** Add links to other pages, where they are not there yet. */
+  link: (links: Link[]) => void;
 }
 
+/** A name and a path. */
+export type Link = [string, string];
+
 /** Build the frame into the document. */
-export function frame(title: string, links: [string, string][]): Frame {
+export function frame(title: string, links: Link[]): Frame {
   const state = el("span", { class: "badge", role: "status" }, "connecting");
   const main = el("main", { id: "main", tabindex: -1 });
-  const items = links.map(([name, path]) => {
-    const here = path === location.pathname && "page";
-    return el("li", {}, el("a", { href: path, "aria-current": here }, name));
-  });
+  const items = el("ul", {}, ...links.map(item));
   document.body.replaceChildren(
     el("a", { class: "skip", href: "#main" }, "To the content"),
     el(
       "header",
       { class: "top" },
       el("h1", {}, el("span", { class: "mark", "aria-hidden": "true" }), title),
-      el("nav", { "aria-label": "Pages" }, el("ul", {}, ...items)),
+      el("nav", { "aria-label": "Pages" }, items),
       state,
     ),
     main,
   );
-  return { main, connection: (broken) => connection(state, broken) };
+  const link = (more: Link[]): void => {
+    const news = more.filter(([, path]) => items.querySelector(`[href="${CSS.escape(path)}"]`) === null);
+    items.append(...news.map(item));
+  };
+  return { main, connection: (broken) => connection(state, broken), link };
+}
+
+function item([name, path]: Link): HTMLElement {
+  const here = path === location.pathname && "page";
+  return el("li", {}, el("a", { href: path, "aria-current": here }, name));
 }
 
 function connection(state: HTMLElement, broken: string | null): void {

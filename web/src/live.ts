@@ -3,6 +3,7 @@ import { Problem, request } from "./api";
 
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 15_000;
+const LONGEST_SILENCE = 20_000; // every stream has something to say within ten seconds, or it is cut on its way
 
 export interface Live<T> {
   /** Called with every event's data. */
@@ -18,32 +19,61 @@ export function follow<T>(path: string, live: Live<T>): () => void {
   return () => stop.abort();
 }
 
-async function connected<T>(path: string, live: Live<T>, signal: AbortSignal): Promise<void> {
+async function connected<T>(path: string, live: Live<T>, stop: AbortSignal): Promise<void> {
   let wait = FIRST_WAIT;
-  while (!signal.aborted) {
+  while (!stop.aborted) {
+    const silence = new Silence();
+    const signal = AbortSignal.any([stop, silence.signal]);
     try {
       const response = await request(path, { signal, headers: { Accept: "text/event-stream" } });
       live.onState(null);
-      for await (const data of events(response)) {
+      for await (const data of events(response, () => silence.broken())) {
         wait = FIRST_WAIT;
         live.onData(JSON.parse(data) as T);
       }
       live.onState("the stream ended");
     } catch (error) {
-      if (signal.aborted) return;
-      live.onState(error instanceof Problem ? error.message : "the service does not answer");
+      if (stop.aborted) return;
+      const unheard = silence.signal.aborted ? `nothing was heard for ${LONGEST_SILENCE / 1000} s` : "the service does not answer";
+      live.onState(error instanceof Problem ? error.message : unheard);
+    } finally {
+      silence.end();
     }
     await new Promise((resolve) => setTimeout(resolve, wait));
     wait = Math.min(2 * wait, LONGEST_WAIT);
   }
 }
 
-/** The data of each event in turn. */
-async function* events(response: Response): AsyncGenerator<string> {
+/** Aborts its signal when nothing has broken it for too long: a connection can be gone without a word. */
+class Silence {
+  private readonly line = new AbortController();
+  private timer = 0;
+
+  constructor() {
+    this.broken();
+  }
+
+  get signal(): AbortSignal {
+    return this.line.signal;
+  }
+
+  broken(): void {
+    this.end();
+    this.timer = window.setTimeout(() => this.line.abort(), LONGEST_SILENCE);
+  }
+
+  end(): void {
+    window.clearTimeout(this.timer);
+  }
+}
+
+/** The data of each event in turn; whatever comes, also a comment, is a sign of life. */
+async function* events(response: Response, onSign: () => void): AsyncGenerator<string> {
   if (response.body === null) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
+    onSign();
     const { done, value } = await reader.read();
     if (done) return;
     const blocks = (rest + value).split(/\r?\n\r?\n/);

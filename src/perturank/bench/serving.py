@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -12,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class Scale:
         return 4 + self.soak_minutes
 
 
-@contextmanager
+@contextlib.contextmanager
 def served(log: str | None, documents: int) -> Iterator[tuple[str, int]]:
     """Run `perturank serve` in a folder of its own; yield its address and process."""
     with tempfile.TemporaryDirectory() as folder:
@@ -103,11 +103,10 @@ async def _made(url: str, scale: Scale) -> None:
     async with Connection.to(url) as connection:
         await connection.answered("PUT", f"/v1/models/{MODEL}", spec)
         while True:
-            try:
-                await connection.answered("GET", "/readyz")
-                return
-            except BadInput:
-                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            with contextlib.suppress(BadInput):
+                if json.loads(await connection.answered("GET", "/readyz"))["to_compile"] == 0:
+                    return
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 async def _n_learned(connection: Connection) -> int:
@@ -176,7 +175,7 @@ async def _rows(url: str, pid: int, scale: Scale, advance: Callable[[str], None]
     heard = Heard()  # goes on through all parts with feedback, so that lag counts from the first click
     await _under(Load(url, MODEL, json_bodies, connections=4, numbers=numbers), 3.0, heard)
     async with Connection.to(url) as connection:
-        while await _n_learned(connection) < len(heard.acknowledged):  # the learner compiles with the first click
+        while await _n_learned(connection) < len(heard.acknowledged):  # the learner may still compile its first lesson
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
     advance("warm")
 

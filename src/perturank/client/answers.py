@@ -128,11 +128,12 @@ class Shown(TypedDict):
 
 
 class Explained(TypedDict):
-    """Why documents stand where they do; the graph and the share of certain pairs where there are certain orders."""
+    """Why documents stand where they do; where there are certain orders, their graph (of the best 60) and share."""
 
     model: str
     version: int
     ranking: list[Place]
+    documents: int
     graph: list[Node] | None
     certain_pairs: float | None
     draws: Draws | None

@@ -26,10 +26,10 @@ PAUSE_OF_THE_REST = 1.0  # of a batch of which a part is refused for now
 class Limits:
     """Seconds that one attempt may take, seconds after which none is begun, and how many there may be beside the first.
 
-    Ten seconds is what another server or learner needs to take over.
+    Ten seconds is what another server or learner needs to take over; a first list may take longer to be compiled.
     """
 
-    timeout: float = 10.0
+    timeout: float = 30.0
     patience: float = 15.0
     retries: int | None = None  # none: as many as there is patience for
 

@@ -20,7 +20,7 @@ from perturank.errors import BadInput, unknown
 from perturank.play.known_items import WANTED, Search
 from perturank.play.models import LEARNING, PLACES
 from perturank.play.searching import Found, SearchBox
-from perturank.play.tally import BESIDE, BM25, LEARNED, clicked_places, reciprocal_rank
+from perturank.play.tally import BESIDE, BM25, LEARNED, clicked_places, reciprocal_rank, uncertain_pairs
 
 MOST_A_SECOND = 1000
 AT_ONCE = 4  # people who search at the same time
@@ -116,8 +116,7 @@ class Crowd:
                 self._given += 1
                 clicked, more = chosen, clicked_places(shown.ids, chosen)
         if number % LOOK_EVERY == 0 and found.lists:
-            uncertain = (await box.standing(found.question)).uncertain
-            more |= {} if uncertain is None else {"uncertain": uncertain}
+            more |= uncertain_pairs((await box.standing(found.question)).uncertain)
         self._seen(Seen(search, found, ranks, more, clicked))
 
     def _clicks(self, search: Search, shown: ShownList, key: jax.Array) -> list[str]:

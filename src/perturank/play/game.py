@@ -19,7 +19,7 @@ from perturank.play.crowd import Crowd, Habit, Seen
 from perturank.play.lessons import lessons
 from perturank.play.models import LEARNING, beside
 from perturank.play.searching import Found, SearchBox, Standing
-from perturank.play.tally import BESIDE, clicked_places
+from perturank.play.tally import BESIDE, clicked_places, uncertain_pairs
 from perturank.service.refusals import NotKnown, Refused
 
 KEPT_SEARCHES = 500
@@ -68,7 +68,7 @@ class Game:
         status = await self._clicked(found, model, path)
         taught = lessons(self.box.settings[model], shown, [path], found.query, PERSON)
         if model == LEARNING and status == "recorded":
-            self.board.tally.curves.add(clicked_places(shown, [path]))
+            self.board.tally.curves.add(clicked_places(shown, [path]) | uncertain_pairs(before.uncertain))
             self.board.learned_from(taught)
             over = next((each for each in reversed(shown[: shown.index(path)])), None)
             over = over or (taught[0].loser if taught else None)

@@ -13,7 +13,8 @@ import numpy as np
 
 ENDS = 200  # searches at the beginning and at the end that are compared
 MOST_POINTS = 64
-FIRST_WIDTH = 50
+FIRST_WIDTH = 5  # searches a point: a person sees their own clicks in a curve
+FEWEST = 50  # known items of which a mean says something
 BM25, LEARNED, BESIDE = "bm25", "learned", "beside"
 CURVES = (BM25, LEARNED, BESIDE, "clicked place", "reciprocal clicked place", "uncertain")
 
@@ -92,7 +93,7 @@ class Tally:
         for name, value in ranks.items():
             self.last[name].append(value)
         running = {name: sum(last) / len(last) for name, last in self.last.items() if name in ranks}
-        self.curves.add((running if self.searches >= FIRST_WIDTH else {}) | more)
+        self.curves.add((running if self.searches >= FEWEST else {}) | more)
 
     def forget_beside(self) -> None:
         """Begin anew with the list beside: another ranker's searches say nothing about it."""
@@ -119,6 +120,11 @@ def clicked_places(shown: list[str], clicked: list[str]) -> dict[str, float]:
     if not places:
         return {}
     return {"clicked place": float(np.mean(places)), "reciprocal clicked place": 1 / places[0]}
+
+
+def uncertain_pairs(share: float | None) -> dict[str, float]:
+    """Return the share of pairs without a certain order; nothing where the ranker knows of none."""
+    return {} if share is None else {"uncertain": share}
 
 
 def _mean(values: Any, n: int) -> float | None:

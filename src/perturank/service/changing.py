@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from perturank import storage
 from perturank.core import Ranker
@@ -89,7 +90,7 @@ def brought(model: str, spec: Spec, content: bytes) -> Brought:
         raise Refused("the file holds another kind of ranker", remedy)
     if header.get("history") is False:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
-    _check_shapes(ranker, spec)
+    _check_arrays(ranker, spec)
     return Brought(spec, f"{model}/imported/{snapshots.sum_of(content).hex()}", snapshots.state_bytes(ranker))
 
 
@@ -114,8 +115,8 @@ def _differences(file: tuple[Any, Any, Any], model: tuple[Any, Any, Any]) -> str
     return ", ".join(f"{name} is {theirs.get(name)} in the file and {mine.get(name)} here" for name in names)
 
 
-def _check_shapes(ranker: Ranker, spec: Spec) -> None:
-    """Refuse arrays that no ranker of this spec has."""
+def _check_arrays(ranker: Ranker, spec: Spec) -> None:
+    """Refuse arrays that no ranker of this spec has, and NaN or infinities, with which it could never learn."""
     mine = storage.arrays_of(spec.start())
     for name, array in storage.arrays_of(ranker).items():
         grows = name.startswith(snapshots.ONLY_LEARNING)
@@ -123,6 +124,8 @@ def _check_shapes(ranker: Ranker, spec: Spec) -> None:
             raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
         if not grows and array.shape != mine[name].shape:
             raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise Refused(f"the file's array {name} holds what is no number", "save a ranker that is sound")
 
 
 def erase(transaction: Transaction, model: str, source: bytes) -> int:

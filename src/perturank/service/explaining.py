@@ -43,7 +43,7 @@ def explained(
     ]
     certain = _certain(ranker, query, scores, n)
     if certain is None:
-        return {"ranking": places, "graph": None, "certain_pairs": None}
+        return {"ranking": places, "documents": n, "graph": None, "certain_pairs": None}
     precedes = _between_blocks(certain, best) if _shuffles_blocks(ranker) else certain
     for about, row, free in zip(places, order, free_sets(precedes, best, order, limits), strict=True):
         about["certainly_after"] = [ids[each] for each in np.flatnonzero(certain[:, row])]
@@ -51,6 +51,7 @@ def explained(
         about["certain"] = free == [row]
     return {
         "ranking": places,
+        "documents": n,
         "graph": graph([ids[row] for row in best], certain[np.ix_(best, best)]),
         "certain_pairs": 2 * float(certain.sum()) / (n * (n - 1)) if n > 1 else None,
     }

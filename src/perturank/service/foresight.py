@@ -1,4 +1,4 @@
-"""Compiling ahead: a history that grows needs a new program, and clicks should not wait for it."""
+"""Compiling ahead: a new model and a history that grows need a new program, and clicks should not wait for it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from perturank import machine
 from perturank.core import Ranker
 from perturank.service import lessons
 from perturank.service.learner import Learner
+from perturank.service.state import State
+
+Kind = tuple[str, str, int, int]
 
 
 class Foresight:
@@ -17,10 +20,22 @@ class Foresight:
         self._prepared: set[object] = set()
         self._next: dict[tuple[str, int], int] = {}  # by model: how much it must have learned before another look
         self._thread: threading.Thread | None = None
+        self._awaited: Kind | None = None  # whose very next batch needs what is being compiled
+
+    def holds(self, state: State) -> bool:
+        """Return whether the model's next batch should wait: to compile its program twice at once takes twice as long.
+
+        Other models learn meanwhile.
+        """
+        return self._is_busy and self._awaited is not None and self._awaited == _kind(state)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def look(self, learner: Learner) -> None:
         """Begin to compile if something is foreseen and nothing is being compiled."""
-        if self._thread is not None and self._thread.is_alive():
+        if self._is_busy:
             return
         for state in learner.states.values():
             life = state.model, state.generation
@@ -28,15 +43,23 @@ class Foresight:
                 continue
             self._next[life] = state.learned + lessons.ahead(state.learned) // 2
             ranker = lessons.foreseen(state.ranker, state.learned, state.spec.places)
-            kind = (lessons.shapes(ranker), state.spec.ranker, str(state.spec.settings), state.spec.places)
-            if kind not in self._prepared:
-                self._prepared.add(kind)
+            program = lessons.shapes(ranker), _kind(state)
+            if program not in self._prepared:
+                self._prepared.add(program)
+                needed = lessons.roomy(state.ranker, 1, state.learned, state.spec.places)
+                self._awaited = _kind(state) if lessons.shapes(needed) == lessons.shapes(ranker) else None
                 self._begin(ranker, state.spec.seed, state.spec.places)
                 return
 
     def _begin(self, ranker: Ranker, seed: int, places: int) -> None:
         self._thread = threading.Thread(target=_prepare, args=(ranker, seed, places), daemon=True)
         self._thread.start()
+
+
+def _kind(state: State) -> Kind | None:
+    """Return what decides, beside the size of the history, which program learns."""
+    spec = state.spec
+    return None if spec is None else (spec.ranker, str(spec.settings), spec.n_features, spec.places)
 
 
 def _prepare(ranker: Ranker, seed: int, places: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import numpy as np
 from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import snapshots, versions
-from perturank.service.entries import Changed, Deleted, Pinned, Record, Snapshot
+from perturank.service.entries import Changed, Deleted, Erased, Pinned, Record, Snapshot
 from perturank.service.lines import lines
 from perturank.service.listing import Flat, listed, padded_length
 from perturank.service.log import Log
@@ -53,6 +53,7 @@ class Host:
         self._lock = threading.Lock()
         self._most = most_documents
         self._compiled: set[Program] = set()
+        self.forget: Callable[[str], None] = lambda model: None  # what else is remembered of what a model was asked
 
     def refresh(self) -> None:
         """Take in what is new in the log."""
@@ -90,6 +91,9 @@ class Host:
                     self._models[record.model] = Hosted(record.model, spec, record.position, spec.start())
             case Deleted():
                 self._models.pop(record.model, None)
+                self.forget(record.model)
+            case Erased():
+                self.forget(record.model)  # nobody remembers whose queries they were
             case Snapshot() as snapshot if held is not None:
                 self._models[record.model] = _with(held, Published(record.position, record.at, snapshot))
             case Pinned(version=version) if held is not None:
@@ -107,7 +111,8 @@ class Host:
 
     def all(self) -> list[Hosted]:
         """Return the models in the order of their names."""
-        return [self._models[name] for name in sorted(self._models)]
+        models = self._models.copy()  # at once: another thread may take one out meanwhile
+        return [models[name] for name in sorted(models)]
 
     def lengths(self, spec: Spec) -> list[int]:
         """Return the padded lengths that requests may have."""
@@ -129,6 +134,16 @@ class Host:
     def note_compiled(self, held: Hosted, length: int) -> None:
         """Note that a list of this padded length has been drawn."""
         self._compiled.add(program(held, length))
+
+    def prepare(self, name: str, spec: Spec, lengths: Iterable[int]) -> None:
+        """Compile these lengths for a model that goes on learning under another spec, before that is served."""
+        held = self._models.get(name)
+        if held is None or not spec.learns_like(held.spec):
+            return
+        coming = replace(held, spec=spec)
+        for length in sorted(lengths):
+            if self.is_compiled(held, length) and not self.is_compiled(coming, length):
+                self.compile(coming, length)
 
     def compile(self, held: Hosted, length: int) -> None:
         """Rank nothing in particular, so that the next list of this length does not wait."""

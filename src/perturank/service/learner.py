@@ -24,6 +24,7 @@ from perturank.service.state import READ_AT_ONCE, State
 from perturank.service.tracking import Completed
 
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
+FAR_BEHIND = 100_000  # records of all models: what a restart may have to read for the sake of one that stands still
 MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model to a step: a backlog is learned in several, each with its version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
 TAKING = (Changed, Deleted, Erased)  # what waits to be learned may be less, or other, after one of these
@@ -41,6 +42,7 @@ class Learner:
         self.states = resuming.resumed(log, recalled(log))
         self.position = resuming.position(self.states)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
+        self._stored_at = {model: state.at for model, state in self.states.items()}
         self.progress = Progress(self.states.values())
         self._keeper = Keeper(log, retention, self._lead.check)
         self.is_tidy = False  # nothing is left to be learned, or taken out of the log
@@ -66,19 +68,23 @@ class Learner:
             self._distrust(state)
             raise
 
-    def step(self) -> int:
-        """Read, learn from what is complete, publish; return how many impressions were learned."""
+    def step(self, holds: Callable[[State], bool] = lambda state: False) -> int:
+        """Read, learn from what is complete, publish; return how many impressions were learned.
+
+        Models that are held learn later: nothing is written of what they wait for.
+        """
         self.catch_up()
         if self._is_over():
             return 0
         n_before = self._n_learned()
-        if self._write_batches():
+        if self._write_batches(holds):
             with self.progress.learning():
                 self.catch_up()
         n = self._n_learned() - n_before
         for state in list(self.states.values()):
             if state.unpublished:
                 self._publish(state, n)
+        self._store_what_stands_still()
         self._tell()
         self.tidy()
         return n
@@ -111,8 +117,9 @@ class Learner:
     def _n_learned(self) -> int:
         return sum(state.learned for state in self.states.values())
 
-    def _write_batches(self) -> bool:
-        full = [(state, batch) for state in self.states.values() for batch in self._due(state)]
+    def _write_batches(self, holds: Callable[[State], bool] = lambda state: False) -> bool:
+        free = [state for state in self.states.values() if not holds(state)]
+        full = [(state, batch) for state in free for batch in self._due(state)]
         if not full:
             return False
         with self.log.transaction() as transaction:
@@ -161,13 +168,22 @@ class Learner:
 
     def store(self, state: State) -> None:
         """Keep the whole state, so that a restart need not begin at the first click."""
-        content = resuming.stored(state)
+        content, at = resuming.stored(state, self.position), self.position
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
             if current(transaction, state.model) is None:
                 return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.state_name(state.model), content)
-        self._stored[state.model] = state.generation, state.learned
+        self._stored[state.model], self._stored_at[state.model] = (state.generation, state.learned), at
+
+    def _store_what_stands_still(self) -> None:
+        """Store one state that was stored long ago, learned or not: a restart begins to read where the oldest ends."""
+        for state in self.states.values():
+            at = self._stored_at.get(state.model, state.generation)
+            if state.ranker is not None and self.position - at >= FAR_BEHIND:
+                self._stored_at[state.model] = self.position  # also where it is gone by now
+                self.store(state)
+                break
 
     def close(self) -> None:
         """Keep every state that has moved."""

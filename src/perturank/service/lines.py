@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from contextvars import ContextVar
 
@@ -50,6 +51,8 @@ def write_lines() -> None:
     handler.addFilter(Naming())
     handler.setFormatter(Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if "JAX_LOGGING_LEVEL" not in os.environ:
+        logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of every kind of machine that this one is not
 
 
 lines.addFilter(Naming())

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from perturank.service import counting
 from perturank.service.counting import summary
-from perturank.service.log.sums import Body, Progress
+from perturank.service.log.sums import Body, Lags, Progress
 from perturank.service.pulse import Pulse
 from perturank.service.watching import Watch
 
@@ -55,7 +55,7 @@ class Moment:
         totals = self._watch.totals()
         yield from self._versions()
         yield from _counts(totals)
-        yield from _learning(totals)
+        yield from _learning(totals, self._watch.lags)
         yield from _shares(totals)
         alarm = GaugeMetricFamily("perturank_alarm", "1 where something is wrong", labels=["name", "model"])
         for each in self._watch.overview()["alarms"]:
@@ -89,8 +89,7 @@ def _counts(totals: dict[str, Body]) -> Iterator[Metric]:
     yield from (lists, shown, clicks, kept)
 
 
-def _learning(totals: dict[str, Body]) -> Iterator[Metric]:
-    now = int(time.time() * 1000)
+def _learning(totals: dict[str, Body], lags_now: Lags) -> Iterator[Metric]:
     lag = GaugeMetricFamily(
         "perturank_learning_lag_seconds", "For how long clicks have waited to be learned", labels=["model"]
     )
@@ -99,7 +98,7 @@ def _learning(totals: dict[str, Body]) -> Iterator[Metric]:
     learned = CounterMetricFamily("perturank_learned", "Impressions learned", labels=["model"])
     for model, body in totals.items():
         sums = body.amounts
-        lag.add_metric([model], (body.progress or Progress()).lag(now))
+        lag.add_metric([model], lags_now.of(model, body.progress or Progress()))
         lags.add_metric([model], int(sums.get("lags", 0)), sums.get("lag", 0))
         update.add_metric([model], int(sums.get(counting.UPDATES, 0)), sums.get(counting.UPDATE_SECONDS, 0))
         learned.add_metric([model], sums.get(counting.LEARNED, 0))

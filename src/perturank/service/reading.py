@@ -49,7 +49,7 @@ def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple
     rows = [_row(each, spec) for each in documents]
     if set(map(len, rows)) != {spec.n_features}:
         wrong = next(each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features)
-        raise Refused(f"document {wrong.id!r} has {len(wrong.features)} features", f"the model has {spec.n_features}")
+        raise _of_another_width(f"document {wrong.id!r}", len(wrong.features), spec)
     features = _packed(rows)
     return finite(_scaled(features, spec), "features"), _prior([each.prior for each in documents])
 
@@ -60,8 +60,13 @@ def of_numbers(
     """Return features [n, d] and prior [n] of documents that are an array already."""
     check_ids(ids, most)
     if features.shape[1] != spec.n_features:
-        raise Refused(f"document {ids[0]!r} has {features.shape[1]} features", f"the model has {spec.n_features}")
+        raise _of_another_width(f"document {ids[0]!r}", features.shape[1], spec)
     return finite(_scaled(features, spec), "features"), _prior(priors)
+
+
+def _of_another_width(what: str, n: int, spec: Spec) -> Refused:
+    remedy = "PUT another model for these, or DELETE /v1/models/NAME to begin this one anew"
+    return Refused(f"{what} has {n} features", f"the model has {spec.n_features}: {remedy}")
 
 
 def _prior(priors: Sequence[float | None]) -> np.ndarray | None:
@@ -99,6 +104,8 @@ def of_bytes(
     check_ids(ids, most)
     n, d = len(ids), spec.n_features
     if len(features) != 4 * n * d or (prior is not None and len(prior) != 4 * n):
+        if len(features) % (4 * n) == 0 and len(features) != 4 * n * d:
+            raise _of_another_width("each document", len(features) // (4 * n), spec)
         raise Refused(f"features have {len(features)} bytes", f"{n} documents of {d} float32 have {4 * n * d}")
     rows = np.frombuffer(features, "<f4").reshape(n, d)
     rows = rows if spec.features is None else _scaled(rows.astype(np.float64), spec)

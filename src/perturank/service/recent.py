@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +27,19 @@ class Asked(NamedTuple):
     prior: np.ndarray | None
 
 
+@dataclass(slots=True)
+class _Held:
+    """The queries of one model; one object, so that another thread drops all of it or nothing."""
+
+    asked: deque[Asked] = field(default_factory=deque)
+    n_bytes: int = 0
+
+
 class Recent:
     """Keeps the last queries; noting one costs a microsecond."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, deque[Asked]] = {}
-        self._bytes: dict[str, int] = {}
+        self._held: dict[str, _Held] = {}
         self._numbers = itertools.count(1)
 
     def note(
@@ -40,16 +48,18 @@ class Recent:
         """Remember a query, unless it alone would fill the room."""
         if features.nbytes > MOST_BYTES:
             return
-        held = self._asked.setdefault(model, deque())
-        held.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
-        size = self._bytes.get(model, 0) + features.nbytes
-        while size > MOST_BYTES or len(held) > MOST:
-            size -= held.popleft().features.nbytes
-        self._bytes[model] = size
+        held = self._held.get(model)
+        if held is None:
+            held = self._held.setdefault(model, _Held())
+        held.asked.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
+        held.n_bytes += features.nbytes
+        while held.n_bytes > MOST_BYTES or len(held.asked) > MOST:
+            held.n_bytes -= held.asked.popleft().features.nbytes
 
     def of(self, model: str) -> list[Asked]:
         """Return the model's queries, newest first."""
-        return list(self._asked.get(model, ()))[::-1]
+        held = self._held.get(model)
+        return [] if held is None else list(held.asked)[::-1]
 
     def get(self, model: str, number: int) -> Asked:
         """Return one of them."""
@@ -60,5 +70,4 @@ class Recent:
 
     def forget(self, model: str) -> None:
         """Drop what is remembered of a model."""
-        self._asked.pop(model, None)
-        self._bytes.pop(model, None)
+        self._held.pop(model, None)

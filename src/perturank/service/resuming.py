@@ -30,8 +30,11 @@ class Open(msgspec.Struct, array_like=True):
     queue: list[Completed]
 
 
-def stored(state: State) -> bytes:
-    """Return the state as bytes, deflated: room that a history has not used yet should take none on disk."""
+def stored(state: State, at: int | None = None) -> bytes:
+    """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
+
+    `at`: up to where the log was read, if the model's own last record lies before that.
+    """
     assert state.ranker is not None
     waits = msgspec.msgpack.encode(Open(state.tracker.waiting, list(state.queue)))
     content = snapshots.state_bytes(
@@ -41,7 +44,7 @@ def stored(state: State) -> bytes:
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
-        **{name: getattr(state, name) for name in NUMBERS},
+        **{name: getattr(state, name) for name in NUMBERS} | {"at": state.at if at is None else at},
     )
     return zlib.compress(content, LEVEL)
 

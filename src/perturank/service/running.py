@@ -76,8 +76,9 @@ def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learn
     machine.look_for_garbage_seldom()
     while not stop.is_set():
         if not once:
-            foresight.look(learner)
-        n = learner.step()
+            learner.catch_up()
+            foresight.look(learner)  # a model is compiled as soon as it is known: its first click may be seconds away
+        n = learner.step(foresight.holds)
         if (once and n == 0 and learner.is_tidy) or (not once and _rested(learner, stop, _pause(learner, n))):
             break
     learner.close()

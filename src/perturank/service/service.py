@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -78,13 +78,14 @@ class Service:
         if failures:
             raise failures[0]
 
-    def model(self, name: str, n_features: int | None = None) -> Hosted:
-        """Return a model; on loopback the first request makes the default one."""
+    def model(self, name: str, wanted: Callable[[], Spec | None] | None = None) -> Hosted:
+        """Return a model; on loopback the first request makes the default one, if it can be answered by it."""
         if name not in self.host:
             self.refresh()  # another process may have made it a moment ago
-        if name == DEFAULT and n_features is not None and self.settings.is_loopback:
-            if DEFAULT not in self.host:
-                self.put(DEFAULT, Spec(n_features=n_features), only_new=True)
+        if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.host:
+            spec = wanted()
+            if spec is not None:
+                self.put(DEFAULT, spec, only_new=True)
         return self.host.get(name)
 
     def rank(
@@ -130,7 +131,10 @@ class Service:
             position = transaction.append(held.name, written, name)
             return Shown(impression, entry.ids, certain, propensity, held.version, position)
 
-        return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
+        # A list that nobody will see any more is not worth a place in the log.
+        return self.committer.submit(
+            write, then=lambda shown: self.windows.note(held.name, shown.position), only_if_awaited=True
+        )
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""
@@ -159,12 +163,16 @@ class Service:
         changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
         return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
-    def put(self, model: str, spec: Spec, *, only_new: bool = False) -> bool:
-        """Make or change a model; return whether its learning begins anew."""
+    def put(self, model: str, spec: Spec, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
+        """Make or change a model; return whether its learning begins anew.
+
+        `in_use` are numbers of documents whose lists should not wait for what the change must compile.
+        """
         checked = spec.checked()
         start = checked.start()  # before it is in the log: what cannot be made must not get there
         if checked.is_limited and not listing.has_propensity(start, checked.places):
             raise Refused(f"{spec.ranker} does not know the probability of its lists", "leave exploration unlimited")
+        self.host.prepare(model, checked, {listing.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
             lambda transaction: changing.put(transaction, model, checked, only_new=only_new)
         ).result()
@@ -195,7 +203,9 @@ class Service:
         """Let everything of a source be taken out of the log; return the position of the wish."""
         self.host.get(model)
         seal = source_seal(source, self.log.secret)
-        return self.committer.submit(lambda transaction: changing.erase(transaction, model, seal)).result()
+        wish = self.committer.submit(lambda transaction: changing.erase(transaction, model, seal)).result()
+        self.refresh()
+        return wish
 
     def file(self, model: str, *, history: bool = True) -> bytes:
         """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""

@@ -61,11 +61,16 @@ class ServeSettings(Settings):
 
 
 def without_password(url: str) -> str:
-    """Return an address as it may be shown, whether it is a URL or written as `host=… password=…`."""
+    """Return an address as it may be shown, whether it is a URL or written as `host=… password=…`.
+
+    Rather too little is shown than too much: a password may hold any sign, also where a URL would have it encoded.
+    """
+    if url.startswith("sqlite:"):
+        return url
     if "://" not in url:
         return re.sub(rf"{PASSWORD}\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)", r"\1***", url)
-    url = re.sub(r"(://[^/?@]*?):[^/?]*@", r"\1:***@", url)
-    return re.sub(rf"{PASSWORD}=)[^&]*", r"\1***", url)
+    url = re.sub(rf"{PASSWORD}=)[^&]*", r"\1***", url)
+    return re.sub(r"(://[^:@]*):.*@", r"\1:***@", url, flags=re.S)
 
 
 def is_loopback(host: str) -> bool:
@@ -84,9 +89,13 @@ def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
     names = settings.as_dict()
     if file is not None:
         settings = settings.changed(**_of_file(file))
-    texts = {name: environment[PREFIX + name.upper()] for name in names if PREFIX + name.upper() in environment}
-    settings = settings.parsed(texts)
-    return settings.changed(**{name: value for name, value in flags.items() if value is not None})
+    said = {name: value for name, value in flags.items() if value is not None}
+    unsaid = {name: PREFIX + name.upper() for name in names if name not in said}
+    texts = {name: environment[variable] for name, variable in unsaid.items() if variable in environment}
+    if texts.get("port", "").startswith("tcp://"):
+        remedy = "give --port, or name the Service otherwise, or set enableServiceLinks: false for the Pod"
+        raise BadInput(f"PERTURANK_PORT is {texts['port']!r}: Kubernetes sets it for a Service named perturank", remedy)
+    return settings.parsed(texts).changed(**said)
 
 
 def _of_file(file: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
 
 from perturank import machine
 from perturank.errors import BadInput
@@ -25,7 +27,7 @@ from perturank.service.api.connection import Connection
 from perturank.service.lines import lines, write_lines
 from perturank.service.log.opening import SQLITE, open_log
 from perturank.service.log.wal import n_unfinished_bytes
-from perturank.service.service import Service
+from perturank.service.service import DEFAULT, Service
 from perturank.service.settings import ServeSettings
 
 SECONDS_TO_DRAIN = 10
@@ -33,7 +35,12 @@ SECONDS_TO_A_SWITCH = 2e-4  # between threads: the one that writes waits for its
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_START_AGAIN = 1.0
 MOST_SECONDS_TO_START_AGAIN = 30.0  # where no process can be started at all
+SECONDS_BETWEEN_REQUESTS = 75  # on one connection: load balancers keep theirs for 60, and should be the first to end it
 COMMAND = "from perturank.cli import main; main()"
+ROWS = [[0.1, 2.0], [0.3, 1.0]]
+MODEL = '{"n_features": 2}'
+MOST_TO_TYPE = 100  # features of a document in a command that somebody may want to read
+NEEDS_ADMIN = "there is no model yet; a key with the scope admin makes one: perturank keys add NAME --scope admin"
 
 
 def serve(
@@ -51,22 +58,28 @@ def serve(
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service, address = Service(log, settings), f"http://{_address(listening)}"
         app = application(service, added(address))
-        config = uvicorn.Config(
-            app,
-            http=partial(Connection, patience=settings.patience, straight=app.state.straight),  # type: ignore[arg-type]
-            ws="none",
-            proxy_headers=False,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=SECONDS_TO_DRAIN,
-            server_header=False,
-        )
         machine.look_for_garbage_seldom()
         with _learner(settings):
-            say(welcome(address, asks_for_keys=settings.keys is not None))
+            held = service.host.get(DEFAULT) if DEFAULT in service.host else None
+            say(welcome(address, settings, None if held is None else held.spec.n_features))
             with _quiet_end():
-                _Server(config, service).run(sockets=[listening])
+                _Server(configured(app, settings), service).run(sockets=[listening])
         service.close()
+
+
+def configured(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
+    """Return how uvicorn is to serve the application."""
+    return uvicorn.Config(
+        app,
+        http=partial(Connection, patience=settings.patience, straight=app.state.straight),  # type: ignore[arg-type]
+        ws="none",
+        proxy_headers=False,
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=SECONDS_BETWEEN_REQUESTS,
+        timeout_graceful_shutdown=SECONDS_TO_DRAIN,
+        server_header=False,
+    )
 
 
 class _Server(uvicorn.Server):
@@ -170,11 +183,17 @@ def _ended(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def welcome(address: str, *, asks_for_keys: bool = False) -> str:
-    """Return what is printed at the start: the address, and a request to try; never a key."""
-    key = ' -H "authorization: Bearer $PERTURANK_KEY"' if asks_for_keys else ""
-    body = '{"documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}]}'
-    return (
-        f"perturank serves at {address} (dashboard: {address}/ documentation: {address}/docs)\n"
-        f"try: curl {address}/v1/models/default/rank -H 'content-type: application/json'{key} -d '{body}'"
-    )
+def welcome(address: str, settings: ServeSettings, n_features: int | None) -> str:
+    """Return what is printed at the start: the address, and a request to try; never a key.
+
+    `n_features` are those of the model `default`, where there is one.
+    """
+    model, key = f"{address}/v1/models/{DEFAULT}", ' -H "authorization: Bearer $PERTURANK_KEY"' if settings.keys else ""
+    made = "" if n_features is not None or settings.is_loopback else f"curl -X PUT {model}{key} -d '{MODEL}' && "
+    rows = ROWS if n_features is None else [[(i + row) % 2 for i in range(n_features)] for row in range(2)]
+    documents = [{"id": name, "features": row} for name, row in zip("ab", rows, strict=True)]
+    asks = f"curl {model}/rank -H 'content-type: application/json'{key} -d '{json.dumps({'documents': documents})}'"
+    if n_features is not None and n_features > MOST_TO_TYPE:
+        asks = f"curl {model}{key}"
+    says = f"perturank serves at {address} (dashboard: {address}/ documentation: {address}/docs)"
+    return "\n".join([says, *([NEEDS_ADMIN] if made else []), f"try: {made}{asks}"])

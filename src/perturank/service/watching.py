@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,21 +14,22 @@ from perturank.__about__ import __version__
 from perturank.service import counting
 from perturank.service.alarms import Alarm, Facts, alarms
 from perturank.service.hosting import Hosted
-from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Progress, Sums
+from perturank.service.log.sums import HOUR, MINUTE, TOTAL, Amounts, Body, Lags, Progress, Sums, by_hour
 from perturank.service.pulse import Pulse
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
 
 SECONDS_KEPT = 0.9  # however many look, it is found out once a second
-SPANS = {"minutes": MINUTE, "hours": HOUR}
+SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # the rows that are read for each
 
 
 class Watch:
     """One serving process as seen from outside."""
 
     def __init__(self, service: Service, pulse: Pulse) -> None:
-        self.service, self.pulse = service, pulse
+        self.service, self.pulse, self.lags = service, pulse, Lags()
         self.failing: Callable[[], list[str]] = list  # what fails beside the answers: set by who knows it
+        self.pages: Sequence[str] = ()  # addresses of others beside the dashboard, likewise
         self._began = time.time()
         self._lock = threading.Lock()
         self._kept: tuple[float, dict[str, Any]] | None = None
@@ -46,17 +47,21 @@ class Watch:
         is_led = _or_none(log.is_led)
         rows = _or_none(lambda: log.sums((TOTAL, MINUTE), now // 1000 - 2 * MINUTE)) or []
         models = [
-            _model(held, [row for row in rows if row.model == held.name], now) for held in self.service.host.all()
+            _model(held, [row for row in rows if row.model == held.name], self.lags) for held in self.service.host.all()
         ]
         return {
             "at": now,
-            "process": {"version": __version__, "pid": os.getpid(), "since": int(self._began * 1000)},
+            "process": self._process(),
             "compiling": self._n_uncompiled(),
             "alarms": [msgspec.to_builtins(alarm) for alarm in self._alarms(is_led, models)],
             "traffic": self.pulse.now(),
             "log": {"bytes": _or_none(log.size), "position": _or_none(log.tail), "room": log.room(), "is_led": is_led},
             "models": models,
         }
+
+    def _process(self) -> dict[str, Any]:
+        since = int(self._began * 1000)
+        return {"version": __version__, "pid": os.getpid(), "since": since, "pages": list(self.pages)}
 
     def _alarms(self, is_led: bool | None, models: list[dict[str, Any]]) -> list[Alarm]:
         faults = {held.name: held.fault for held in self.service.host.all() if held.fault is not None}
@@ -69,8 +74,9 @@ class Watch:
         return sum(1 for _ in self.service.host.uncompiled()) if self.service.settings.compile_first else 0
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
-        """Return the model's minutes or hours, oldest first."""
-        return [bucket(row) for row in self.service.log.sums((SPANS[span],), model=model)]
+        """Return the model's minutes or hours, oldest first; the last of them goes on."""
+        rows = self.service.log.sums(SPANS[span], model=model)
+        return [bucket(row) for row in (rows if span == "minutes" else by_hour(rows))]
 
     def totals(self) -> dict[str, Body]:
         """Return every model's sums since it was made."""
@@ -90,7 +96,7 @@ def bucket(row: Sums) -> dict[str, Any]:
     return {"start": row.start * 1000, **counting.summary(row.body.amounts)}
 
 
-def _model(held: Hosted, rows: list[Sums], now: int) -> dict[str, Any]:
+def _model(held: Hosted, rows: list[Sums], lags: Lags) -> dict[str, Any]:
     total = next((row.body for row in rows if row.span == TOTAL), Body({}))
     progress = total.progress or Progress()
     newest = next(reversed(held.published), 0)  # as the log has them: the last is the newest
@@ -104,7 +110,8 @@ def _model(held: Hosted, rows: list[Sums], now: int) -> dict[str, Any]:
         "pinned": held.pinned,
         "learned": held.published[newest].learned if newest else 0,
         "published_at": held.published_at.get(held.version),
-        "lag": progress.lag(now),
+        "newest_at": held.published_at.get(newest),
+        "lag": lags.of(held.name, progress),
         "total": counting.summary(total.amounts) | {"by_place": by_place(total.amounts)},
         "minutes": [bucket(row) for row in rows if row.span == MINUTE],
     }

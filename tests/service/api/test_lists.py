@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 import numpy as np
 import pytest
@@ -157,6 +158,31 @@ def test_large_bodies_are_read_beside_the_event_loop(service: Service, monkeypat
     assert read == [True, False]
 
 
+def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists, compiled, rank = Lists(service, Meter(), Recent()), threading.Event(), service.rank
+    monkeypatch.setattr(service.host, "is_compiled", lambda held, length: False)
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        assert compiled.wait(60)
+        return rank(*args, **options)
+
+    monkeypatch.setattr(service, "rank", slowly)
+    body = msgspec.json.encode({"documents": documents()})
+    asking = Asking("POST", "", "", {"model": "m"}, {}, "", service.stopping, body=body)
+
+    async def looked() -> list[int]:
+        waiting = [asyncio.ensure_future(lists.rank(asking)) for _ in range(50)]  # more than there are threads
+        await asyncio.sleep(0)
+        await asyncio.wait_for(anyio.to_thread.run_sync(service.refresh), 30)
+        assert not any(each.done() for each in waiting)
+        compiled.set()
+        return [answer.status_code for answer in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(looked()) == [200] * 50
+
+
 async def _answer(lists: Lists, asking: Asking) -> Response:
     return await lists.rank(asking)
 
@@ -185,6 +211,10 @@ def test_bad_requests_are_refused_and_nothing_is_logged(
 ) -> None:
     assert rank(http, 422, **changes)["title"] == says
     assert impressions(service) == []
+
+
+def test_more_places_than_the_model_has_are_told_who_says_how_many(http: TestClient) -> None:
+    assert rank(http, 422, top=5)["detail"] == "the model's lists have 4 places; `places` of its PUT says how many"
 
 
 def test_too_many_documents_or_bytes_are_refused(http: TestClient) -> None:
@@ -289,7 +319,8 @@ def test_what_is_not_in_the_log_is_not_explained(http: TestClient, service: Serv
 
     name = rank(http)["impression"]
     assert "was not given by this model" in why(404, impression="made-up")
-    assert "it is not said what to explain" in why(422)
+    assert why(422).startswith("it is not said what to explain")
+    assert why(422).endswith("documents are sent here with POST")
     assert "it is not said what to explain" in why(422, impression=name, recent=1)
     assert "recent is 'x'" in why(422, recent="x")
     gone = sealed(fresh(0), "m", service.log.secret)

@@ -103,6 +103,40 @@ def test_the_first_request_makes_the_default_model(http: TestClient, service: Se
     assert http.post("/v1/models/other/rank", json={"documents": documents}).status_code == 404
 
 
+def test_a_first_request_that_is_refused_makes_no_model(http: TestClient, service: Service) -> None:
+    good, narrow = {"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [1.0]}
+    for wrong in (
+        {"documents": [good, narrow]},
+        {"documents": [good, good]},
+        {"documents": [good], "top": 50},
+        {"documents": [{"id": "a", "features": [1e30, 0.0]}]},
+        {"documents": [good | {"prior": 1.0}, {"id": "b", "features": [0.0, 1.0]}]},
+    ):
+        assert http.post("/v1/models/default/rank", json=wrong).status_code == 422
+        both = {"requests": [{"documents": [good]}, wrong]}
+        assert http.post("/v1/models/default/rank/batch", json=both).status_code == 422
+    for body in ({"ids": ["a"], "features": b"12345"}, {"ids": ["a", "a"], "features": bytes(16)}):
+        packed, headers = msgspec.msgpack.encode(body), {"content-type": "application/msgpack"}
+        assert http.post("/v1/models/default/rank", content=packed, headers=headers).status_code == 422
+    service.refresh()
+    assert "default" not in service.host
+
+
+def test_documents_of_another_width_are_told_the_way_out(http: TestClient, made: Any) -> None:
+    binary = {"content-type": "application/msgpack"}
+    narrow = msgspec.msgpack.encode({"ids": ["a", "b"], "features": bytes(4 * 2 * 2)})
+    plain = {"documents": [{"id": "a", "features": [1.0, 2.0]}]}
+    named = {"documents": [{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": []}]}
+    answers = [http.post("/v1/models/m/rank", json=body) for body in (plain, named)]
+    answers += [http.post("/v1/models/m/rank", content=narrow, headers=binary)]
+    for answer in answers:
+        said = answer.json()
+        assert answer.status_code == 422
+        assert "has 2 features" in said["title"]
+        assert said["detail"].startswith("the model has 5: PUT another model")
+        assert "DELETE /v1/models/NAME" in said["detail"]
+
+
 def test_versions_are_listed_pinned_and_served(http: TestClient, service: Service, made: Any) -> None:
     learned(http, service, 3)
     listed = http.get("/v1/models/m/versions").json()
@@ -248,6 +282,20 @@ def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Se
     arrays = {name: np.repeat(array[None], 2, 0) for name, array in storage.arrays_of(ranker).items()}
     answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))
     assert (answer.status_code, "has shape" in answer.json()["title"]) == (422, True)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, service: Service, value: float) -> None:
+    service.put("m", Spec(n_features=5, ranker="p2linrank", places=4))
+    ranker = service.host.get("m").ranker
+    sound = storage.arrays_of(ranker)
+    names = [name for name, array in sound.items() if array.dtype.kind == "f" and array.size]
+    assert any(name.startswith(snapshots.ONLY_LEARNING) for name in names)
+    for name in names:
+        arrays = sound | {name: np.full_like(sound[name], value)}
+        answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))
+        assert (answer.status_code, "holds what is no number" in answer.json()["title"]) == (422, True), name
+    assert service.log.names("m/imported/") == []
 
 
 def test_a_source_is_erased_on_request(http: TestClient, service: Service, made: Any) -> None:

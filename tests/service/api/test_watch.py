@@ -67,10 +67,12 @@ def test_the_overview_counts_lists_clicks_and_places(lived: TestClient) -> None:
     assert sum(moment["traffic"]["rank"]["per_second"]) <= 4
 
 
-def test_history_says_the_same_by_the_minute(lived: TestClient) -> None:
+def test_history_says_the_same_by_the_minute_and_by_the_hour(lived: TestClient) -> None:
     answer = lived.get("/v1/models/m/history").json()
     assert sum(bucket["clicks"] for bucket in answer["buckets"]) == 3
-    assert lived.get("/v1/models/m/history", params={"span": "hours"}).json()["buckets"] == []
+    hours = lived.get("/v1/models/m/history", params={"span": "hours"}).json()["buckets"]
+    assert sum(bucket["clicks"] for bucket in hours) == 3
+    assert all(bucket["start"] % 3_600_000 == 0 for bucket in hours)
     assert lived.get("/v1/models/m/history", params={"span": "years"}).status_code == 422
     assert lived.get("/v1/models/none/history").status_code == 404
 

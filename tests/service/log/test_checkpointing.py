@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import itertools
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,35 +67,48 @@ def test_the_wal_file_begins_anew_when_all_of_it_is_merged(log: SqliteLog) -> No
     assert n_pages(log, "-wal") < 2 * PAGES_TO_MERGE
 
 
-def test_the_wal_file_stays_short_while_others_write_and_read_without_a_pause(
+def test_the_wal_file_begins_anew_between_two_that_read(log: SqliteLog) -> None:
+    with closing(sqlite3.connect(log.path, isolation_level=None)) as reader:
+        for n in range(60):
+            if n % 3 == 0:
+                reader.execute("BEGIN")
+                reader.execute("SELECT name FROM blobs").fetchall()
+            write(log, str(n % 5))
+            if n % 3 == 1:
+                reader.execute("COMMIT")
+            if n % 3 == 2:
+                log._checkpointer.wait()
+                log._checkpointer.wrote(PAGES_TO_MERGE, 0)
+                log._checkpointer.wait()
+    assert n_pages(log, "-wal") < 500  # three commits, not sixty
+
+
+def test_a_merge_goes_on_until_nobody_who_reads_keeps_it_from_the_last_commit(
     log: SqliteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perturank.service.log.checkpointing.PAGES_TO_MERGE", 300)
-    monkeypatch.setattr("perturank.service.log.sqlite.MOST_PAGES", 2000)
-    stop = threading.Event()
+    reader, pauses = sqlite3.connect(log.path, isolation_level=None, check_same_thread=False), 0
+    merging = log.path.with_name("log.db-merging")
 
-    def read() -> None:
-        while not stop.wait(0.02):
-            connection = log._connection()
-            connection.execute("BEGIN")
-            connection.execute("SELECT name FROM blobs").fetchall()
-            stop.wait(0.01)
-            connection.execute("COMMIT")
+    def pause(seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        assert merging.exists()
+        if pauses == 5:
+            reader.execute("COMMIT")
 
-    def fill() -> None:
-        end = time.monotonic() + 1.5
-        for n in itertools.count():
-            if time.monotonic() > end:
-                return
-            write(log, str(n % 5))
-
-    threads = [threading.Thread(target=each) for each in (read, fill)]
-    for thread in threads:
-        thread.start()
-    threads[1].join()
-    stop.set()
-    threads[0].join()
-    assert n_pages(log, "-wal") < 2 * 2000
+    monkeypatch.setattr(time, "sleep", pause)
+    write(log, "before")
+    reader.execute("BEGIN")
+    reader.execute("SELECT name FROM blobs").fetchall()
+    for n in range(PAGES_TO_MERGE // 100):
+        write(log, str(n))
+    log._checkpointer.wait()
+    assert pauses == 5
+    _, n_written, n_merged = log._connection().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    assert n_merged == n_written
+    assert n_pages(log) > PAGES_TO_MERGE
+    assert not merging.exists()
+    reader.close()
 
 
 def test_a_log_that_gives_room_back_waits_for_a_merge_and_cuts_the_wal_file(log: SqliteLog) -> None:
@@ -128,7 +141,7 @@ def test_a_merge_that_fails_is_said_once_and_tried_again(
             raise sqlite3.OperationalError("disk I/O error")
         return sqlite3.connect(tmp_path / "log.db")
 
-    checkpointer = Checkpointer(connect)
+    checkpointer = Checkpointer(connect, tmp_path / "merging")
     for _ in range(4):
         checkpointer.wrote(1, 0)
         checkpointer.wait()

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from service_small import IDS, shown
@@ -14,7 +15,7 @@ from perturank.service.entries import Closed
 from perturank.service.log import Log, Transaction
 from perturank.service.log.committing import Committer
 from perturank.service.log.effects import give_feedback
-from perturank.service.refusals import NotReady, Refused
+from perturank.service.refusals import LogFull, NotReady, Refused
 
 
 @pytest.fixture
@@ -88,6 +89,84 @@ def test_a_failure_keeps_nothing_and_the_writer_goes_on(log: Log, committer: Com
             future.result()
     assert log.tail() == 0
     assert committer.submit(add).result() == 1
+
+
+@contextmanager
+def held_up(committer: Committer) -> Iterator[None]:
+    """Keep the writer busy for the block."""
+    gate, busy = threading.Event(), threading.Event()
+
+    def hold(_: Transaction) -> None:
+        busy.set()
+        gate.wait()
+
+    committer.submit(hold)
+    busy.wait()
+    try:
+        yield
+    finally:
+        gate.set()
+
+
+def away(failure: Refused, tries: list[int]) -> Callable[[], NoReturn]:
+    def transaction() -> NoReturn:
+        tries.append(1)
+        raise failure
+
+    return transaction
+
+
+@pytest.mark.parametrize("failure", [NotReady("the database went away"), LogFull("there is no room")])
+def test_a_log_that_is_away_or_full_fails_all_that_wait_at_once(
+    log: Log, committer: Committer, monkeypatch: pytest.MonkeyPatch, failure: Refused
+) -> None:
+    tries: list[int] = []
+    with held_up(committer):
+        monkeypatch.setattr(log, "transaction", away(failure, tries))
+        futures = [committer.submit(add) for _ in range(1000)]
+    assert {type(future.exception()) for future in futures} == {type(failure)}
+    assert len(tries) == 1
+    monkeypatch.undo()
+    assert committer.submit(add).result() == 1
+
+
+def test_a_writer_whose_log_is_away_can_be_closed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    committer = Committer(log)
+    closing = threading.Thread(target=committer.close)
+    with held_up(committer):
+        monkeypatch.setattr(log, "transaction", away(NotReady("the database went away"), []))
+        futures = [committer.submit(add) for _ in range(1000)]
+        closing.start()
+        while not committer._is_closed:
+            time.sleep(0.01)
+    closing.join()
+    assert {type(future.exception()) for future in futures} == {NotReady}
+
+
+def test_more_than_anybody_waits_for_is_refused(
+    committer: Committer, monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    monkeypatch.setattr("perturank.service.log.committing.MOST_WAITING", 10)
+    with held_up(committer):
+        futures = [committer.submit(add) for _ in range(10)]
+        with pytest.raises(NotReady, match="too many requests wait"):
+            committer.submit(add)
+    assert [future.result() for future in futures] == list(range(1, 11))
+    assert committer.submit(add).result() == 11
+
+
+def test_what_nobody_waits_for_any_more_is_not_written_unless_it_counts_all_the_same(
+    log: Log, committer: Committer
+) -> None:
+    told: list[int] = []
+    with held_up(committer):
+        shown = committer.submit(add, then=told.append, only_if_awaited=True)
+        clicked = committer.submit(add, then=told.append)
+        assert shown.cancel()
+        assert clicked.cancel()
+    assert committer.submit(add).result() == 2
+    assert told == [1]
+    assert log.tail() == 2
 
 
 def test_the_same_feedback_from_many_threads_is_recorded_once(log: Log, committer: Committer) -> None:

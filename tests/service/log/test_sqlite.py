@@ -190,7 +190,24 @@ def test_transactions_of_all_sizes_share_a_few_statements(tmp_path: Path) -> Non
     log.close()
 
 
-def test_asking_who_leads_keeps_nobody_from_leading(tmp_path: Path) -> None:
+def test_as_many_pages_are_given_back_as_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perturank.service.log.sqlite.PAGES_AT_ONCE", 300)
+    log = SqliteLog(tmp_path / "log.db")
+    with log.transaction() as transaction:
+        transaction.store("x", bytes(500 * 4096))
+    with log.transaction() as transaction:
+        transaction.remove("x")
+    assert log._one("PRAGMA freelist_count")[0] >= 500
+    assert log.give_back()
+    assert 200 <= log._one("PRAGMA freelist_count")[0] < 300
+    assert not log.give_back()
+    assert log.size() < 100 * 4096
+    log.close()
+
+
+def test_asking_who_leads_keeps_nobody_from_leading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perturank.service.log.sqlite.SECONDS_TO_LEAD", 60)  # however late the timer is
+    monkeypatch.setattr("perturank.service.log.sqlite.TRIES_TO_LEAD", 6000)
     one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
     asking = one._locked(fcntl.LOCK_SH)  # as `is_led` does, for a moment
     assert asking is not None

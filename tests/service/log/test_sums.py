@@ -9,7 +9,7 @@ from service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
 from perturank.service.log.effects import close_windows, give_feedback
-from perturank.service.log.sums import HOUR, LARGEST, MINUTE, MOST_ROWS, TOTAL, Amounts, Progress, Tally
+from perturank.service.log.sums import HOUR, LARGEST, MINUTE, MOST_ROWS, TOTAL, Amounts, Lags, Progress, Tally
 from perturank.service.sealing import fresh
 
 DAY = 86_400_000
@@ -114,6 +114,36 @@ def test_what_waits_to_be_learned_has_a_lag_until_it_is_reached(log: Log, monkey
     assert progress(log).lag(held.since + 9000) == 0
     counted = totals(log)
     assert (counted["lags"], counted["lag"], counted[LARGEST + "lag"]) == (1, 2.0, 2.0)
+
+
+def test_a_clock_set_back_a_day_hides_no_lag(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    clicked(log, shown(log), 0)
+    today, begun = time.time_ns() - DAY * 1_000_000, time.monotonic()
+    monkeypatch.setattr(time, "time_ns", lambda: today)
+    lags, elapsed = Lags(), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: begun + elapsed)
+    assert lags.of("m", progress(log)) == 0
+    elapsed = 40.0
+    assert lags.of("m", progress(log)) == pytest.approx(40)
+    clicked(log, shown(log, impression(1)), 1)  # which does not make the first one younger
+    elapsed = 50.0
+    assert lags.of("m", progress(log)) == pytest.approx(50)
+    with log.transaction() as transaction:
+        transaction.tally.reached("m", progress(log).done, progress(log).since)
+    assert lags.of("m", progress(log)) == 0
+    clicked(log, shown(log, impression(2)), 0)
+    assert lags.of("m", progress(log)) == 0
+    elapsed = 53.0
+    assert lags.of("m", progress(log)) == pytest.approx(3)
+
+
+def test_the_lag_counts_from_before_it_was_first_asked_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    clicked(log, shown(log), 0)
+    held = progress(log)
+    monkeypatch.setattr(time, "time_ns", lambda: (held.since + 7000) * 1_000_000)
+    assert Lags().of("m", held) == 7
 
 
 def test_what_came_while_the_learner_was_at_work_goes_on_waiting(log: Log) -> None:

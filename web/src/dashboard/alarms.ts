@@ -1,28 +1,31 @@
-/** What somebody should look at now; read out when it changes. */
-import { el, fill } from "../dom";
-import type { Moment } from "./answers";
+/** What somebody should look at now; read out when another alarm comes or one goes, not when its numbers move. */
+import { el, fill, say } from "../dom";
+import type { Alarm, Moment } from "./answers";
+
+const WELL = "No alarms.";
+const COMPILING = "Getting ready: lists of some lengths are still being compiled, their first answer is slow.";
 
 export class Alarms {
-  readonly node = el("section", { class: "alarms", "aria-label": "Alarms", "aria-live": "polite" });
+  readonly node = el("section", { class: "alarms", "aria-label": "Alarms" });
+  readonly spoken = el("p", { class: "hidden-visually", role: "status" });
   private shown = "";
 
   show(moment: Moment): void {
-    const said = JSON.stringify([moment.alarms.map((alarm) => [alarm.name, alarm.model]), moment.compiling > 0]);
-    if (said === this.shown && moment.alarms.length === 0) return;
+    const said = JSON.stringify([moment.alarms, moment.compiling > 0]);
+    if (said !== this.shown) fill(this.node, ...notices(moment));
     this.shown = said;
-    const notes = moment.alarms.map((alarm) =>
-      el(
-        "div",
-        { class: "notice alarm" },
-        el("strong", {}, alarm.model === null ? alarm.says : `${alarm.model}: ${alarm.says}`),
-        " ",
-        el("span", {}, alarm.remedy),
-      ),
-    );
-    if (moment.compiling > 0) {
-      notes.push(el("div", { class: "notice" }, "Getting ready: lists of some lengths are still being compiled, their first answer is slow."));
-    }
-    if (notes.length === 0) notes.push(el("div", { class: "notice well" }, "No alarms."));
-    fill(this.node, ...notes);
+    const names = moment.alarms.map((alarm) => (alarm.model === null ? alarm.name : `${alarm.name} of ${alarm.model}`));
+    say(this.spoken, names.length === 0 ? WELL : `Alarms: ${names.join(", ")}.`);
   }
+}
+
+function notices(moment: Moment): HTMLElement[] {
+  const notes = moment.alarms.map(notice);
+  if (moment.compiling > 0) notes.push(el("div", { class: "notice" }, COMPILING));
+  return notes.length > 0 ? notes : [el("div", { class: "notice well" }, WELL)];
+}
+
+function notice(alarm: Alarm): HTMLElement {
+  const says = alarm.model === null ? alarm.says : `${alarm.model}: ${alarm.says}`;
+  return el("div", { class: "notice alarm" }, el("strong", {}, says), " ", el("span", {}, alarm.remedy));
 }

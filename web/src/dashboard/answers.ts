@@ -35,10 +35,25 @@ export interface Model {
   newest: number;
   pinned: number | null;
   learned: number;
+  /** When the served version came, and the newest. */
   published_at: number | null;
+  newest_at: number | null;
   lag: number;
   total: Summary & { by_place: { place: number; shown: number; clicks: number }[] };
   minutes: Bucket[];
+}
+
+export interface Version {
+  version: number;
+  learned: number;
+  at: number;
+  stored: boolean;
+}
+
+export interface VersionList {
+  served: number;
+  pinned: number | null;
+  versions: Version[];
 }
 
 export interface Traffic {
@@ -56,7 +71,7 @@ export interface Alarm {
 
 export interface Moment {
   at: number;
-  process: { version: string; pid: number; since: number };
+  process: { version: string; pid: number; since: number; pages: string[] };
   compiling: number;
   alarms: Alarm[];
   traffic: { rank: Traffic; feedback: Traffic };
@@ -96,6 +111,8 @@ export interface Explained {
   model: string;
   version: number;
   ranking: Place[];
+  /** How many documents there were, of which the graph has the best. */
+  documents: number;
   graph: Node[] | null;
   certain_pairs: number | null;
   draws: Draws | null;

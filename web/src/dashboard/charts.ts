@@ -1,8 +1,8 @@
 /** What one model and the traffic look like over time. */
 import { BarChart, LineChart } from "../charts";
-import { el, fill } from "../dom";
+import { el, say } from "../dom";
 import { clock, day, duration, number, percent } from "../format";
-import type { Bucket, Model, Moment } from "./answers";
+import type { Bucket, Exploration, Model, Moment } from "./answers";
 
 const TRAILING = 15; // buckets over which reciprocal ranks are averaged: single minutes are noisy
 
@@ -21,7 +21,7 @@ export class Charts {
     xName: "Seconds",
   });
   private readonly clicks = new BarChart({
-    title: "Clicks per place",
+    title: "Clicks per place, since the model was made",
     value: percent,
     x: String,
     xName: "Place",
@@ -84,13 +84,7 @@ export class Charts {
         { name: "shown", values: places.map((each) => each.shown), onlyInTable: true, value: number },
       ],
     );
-    const price = model?.total.exploration;
-    fill(
-      this.cost,
-      price
-        ? `Reciprocal rank of the first click. Over ${number(price.lists)} lists exploration cost ${number(price.cost)} ± ${number(1.96 * price.error)} of it (95 %).`
-        : "The cost is known where a ranker knows the probability of its lists.",
-    );
+    say(this.cost, priced(model?.total.exploration));
   }
 
   /** Draw what changes every minute, or every hour. */
@@ -121,6 +115,12 @@ function parted(buckets: Bucket[], width: number): (Bucket | Nothing)[] {
     const isFar = before !== undefined && each.start - before.start > FAR * width;
     return isFar ? [{ start: before.start + width, ...NOTHING }, each] : [each];
   });
+}
+
+function priced(price: Exploration | null | undefined): string {
+  if (!price) return "The cost is known where a ranker knows the probability of its lists.";
+  const within = `${number(price.cost)} ± ${number(1.96 * price.error)} of it (95 %)`;
+  return `Reciprocal rank of the first click. Since the model was made, over ${number(price.lists)} lists, exploration cost ${within}.`;
 }
 
 function trailing(buckets: (Bucket | Nothing)[], name: "best" | "shown"): (number | null)[] {

@@ -20,7 +20,7 @@ export function explained(answer: Explained, width: number): HTMLElement[] {
       "div",
       { class: width >= WIDE && "halves" },
       answer.draws && el("div", {}, el("h3", {}, `What ${answer.draws.lists} lists would show`), drawn(answer.draws)),
-      answer.graph && layered(answer.graph, half),
+      answer.graph && layered(answer.graph, answer.documents, half),
     ),
   ];
 }

@@ -2,8 +2,8 @@
 import { el, svg } from "../dom";
 import type { Node } from "./answers";
 
-const BOX = { width: 108, height: 26, gap: 10, row: 10, layer: 30 };
-const LETTERS = 13;
+const BOX = { width: 150, height: 26, gap: 10, row: 10, layer: 30 };
+const LETTERS = 20;
 
 interface At {
   x: number;
@@ -11,17 +11,18 @@ interface At {
 }
 
 /** The picture, and the layers as a list behind it. */
-export function layered(nodes: Node[], width: number): HTMLElement {
+export function layered(nodes: Node[], documents: number, width: number): HTMLElement {
   const layers = grouped(nodes);
   const { places, height } = placed(layers, nodes.length, width);
   const lines = nodes.flatMap((node, i) => node.after.map((before) => edge(places[before], places[i])));
   const boxes = nodes.map((node, i) => box(node.id, places[i]));
-  const label = `Certain orders of ${nodes.length} documents in ${layers.length} layers.`;
+  const which = nodes.length < documents ? `the best ${nodes.length} of ${documents} documents` : `${documents} documents`;
+  const label = `Certain orders of ${which} in ${layers.length} layers.`;
   const items = layers.map((layer) => el("li", {}, layer.map((i) => nodes[i]?.id ?? "").join(", ")));
   return el(
     "figure",
     { class: "graph" },
-    el("figcaption", {}, "Certain orders, as layers"),
+    el("figcaption", {}, `Certain orders, as layers: ${which}`),
     el("p", { class: "small muted" }, "A line leads from a document to one that certainly stands below it. Documents without a way between them may stand either way."),
     svg("svg", { role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height }, ...lines, ...boxes),
     el("details", {}, el("summary", {}, "As a list"), el("ol", { class: "small" }, ...items)),
@@ -60,7 +61,7 @@ function edge(from: At | undefined, to: At | undefined): SVGElement {
 
 function box(id: string, at: At | undefined): SVGElement {
   const { x, y } = at ?? { x: 0, y: 0 };
-  const text = id.length > LETTERS ? `${id.slice(0, LETTERS - 1)}…` : id;
+  const text = id.length > LETTERS ? `…${id.slice(1 - LETTERS)}` : id; // names that begin alike differ at their ends
   return svg(
     "g",
     {},

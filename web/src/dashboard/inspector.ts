@@ -27,6 +27,9 @@ export class Inspector {
       el("div", {}, el("label", { for: "pasted" }, "or documents, as they are sent to /rank (JSON)"), this.pasted),
       el("div", { class: "row" }, look, this.state),
     );
+    // What was done last counts, and the other says so: text that was left would else win unseen.
+    this.pick.addEventListener("change", () => (this.pasted.value = ""));
+    this.pasted.addEventListener("input", () => (this.pick.value = ""));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.look();
@@ -54,6 +57,7 @@ export class Inspector {
       const { queries } = await json<{ queries: Asked[] }>(`/v1/models/${encodeURIComponent(this.model)}/recent`);
       const none = el("option", { value: "" }, queries.length === 0 ? "none yet" : "none: use the documents below");
       fill(this.pick, ...queries.map((each) => el("option", { value: each.number }, named(each))), none);
+      if (this.pasted.value.trim() !== "") this.pick.value = "";
       say(this.state, "");
     } catch (error) {
       this.fail(error);

@@ -1,6 +1,6 @@
 import "../page.css";
 import "./dashboard.css";
-import { json, Problem } from "../api";
+import { json } from "../api";
 import { el, fill } from "../dom";
 import { frame } from "../frame";
 import { follow } from "../live";
@@ -11,7 +11,8 @@ import { Inspector } from "./inspector";
 import { Models } from "./models";
 import { Tiles } from "./tiles";
 
-const SPANS = { minutes: { seconds: 60, kept: 180 }, hours: { seconds: 3600, kept: 720 } };
+const SPANS = { minutes: { name: "three hours", seconds: 60, kept: 180 }, hours: { name: "a month", seconds: 3600, kept: 720 } };
+const ASKED_AGAIN = 60_000; // milliseconds after which hours are
 type Span = "minutes" | "hours";
 
 const page = frame("perturank", [["Dashboard", "/"], ["API", "/docs"]]);
@@ -22,7 +23,8 @@ const foot = el("footer", { class: "small muted" });
 
 let latest: Moment | null = null;
 let span: Span = "minutes";
-let looked: string | null = null;
+let looked: string | null = null; // what was last asked for
+let held: string | null = null; // what the buckets are of
 let buckets = new Map<number, Bucket>();
 
 const choices = (["minutes", "hours"] as const).map((each) => {
@@ -32,11 +34,12 @@ const choices = (["minutes", "hours"] as const).map((each) => {
     looked = null;
     if (latest) show(latest);
   });
-  return el("span", {}, input, el("label", { for: `span-${each}` }, each === "minutes" ? "three hours" : "a month"));
+  return el("span", {}, input, el("label", { for: `span-${each}` }, SPANS[each].name));
 });
 
 page.main.append(
   alarms.node,
+  alarms.spoken,
   tiles.node,
   models.node,
   el(
@@ -49,7 +52,7 @@ page.main.append(
   foot,
 );
 
-/** Show a moment; where another model or span is looked at, ask for its past. */
+/** Show a moment; where another model or span is looked at, or the past may have changed, ask for it. */
 function show(moment: Moment): void {
   latest = moment;
   const model = models.current(moment.models);
@@ -59,28 +62,36 @@ function show(moment: Moment): void {
   charts.showMoment(moment, model);
   fill(title, model ? `Over time: ${model.model}` : "Over time");
   fill(foot, `perturank ${moment.process.version}, process ${moment.process.pid}, up since ${new Date(moment.process.since).toLocaleString("en-GB")}.`);
+  page.link(moment.process.pages.map((path) => [named(path), path]));
   if (model === undefined) return;
   inspector.choose(model.model);
-  const wanted = `${span} ${model.model}`;
+  const about = `${span} ${model.model}`;
+  const wanted = span === "minutes" ? about : `${about} ${Math.floor(moment.at / ASKED_AGAIN)}`; // moments bring minutes alone
   if (wanted !== looked) {
     looked = wanted;
-    void load(model.model, wanted);
-  } else if (span === "minutes") {
+    void load(model.model, about);
+  } else if (span === "minutes" && held === about) {
     for (const each of model.minutes) buckets.set(each.start, each);
     draw();
   }
 }
 
-async function load(model: string, wanted: string): Promise<void> {
+async function load(model: string, about: string): Promise<void> {
+  const asked = looked;
   try {
     const answer = await json<{ buckets: Bucket[] }>(`/v1/models/${encodeURIComponent(model)}/history?span=${span}`);
-    if (looked !== wanted) return;
+    if (looked !== asked) return;
+    held = about;
     buckets = new Map(answer.buckets.map((each) => [each.start, each]));
     draw();
-  } catch (error) {
-    looked = null; // the next moment asks again
-    if (!(error instanceof Problem)) page.connection("the service does not answer");
+  } catch {
+    looked = null; // the next moment asks again; whether the service is there, the stream says
   }
+}
+
+/** The name of a page: /play is Play. */
+function named(path: string): string {
+  return path.slice(1, 2).toUpperCase() + path.slice(2);
 }
 
 function draw(): void {
@@ -90,4 +101,10 @@ function draw(): void {
   charts.showHistory([...buckets.values()].sort((one, other) => one.start - other.start), seconds);
 }
 
-follow<Moment>("/v1/live", { onData: show, onState: page.connection });
+follow<Moment>("/v1/live", {
+  onData: show,
+  onState: (broken) => {
+    looked = null; // what happened meanwhile is asked for
+    page.connection(broken);
+  },
+});

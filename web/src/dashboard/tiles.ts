@@ -25,13 +25,12 @@ export class Tiles {
   show(moment: Moment, model: Model | undefined): void {
     const { rank, feedback } = moment.traffic;
     this.tell("Lists a second", number(rate(rank)), `over ${SECONDS} s`);
-    this.tell("Feedback a second", number(rate(feedback)), model ? `${number(model.total.clicks)} clicks in all` : "");
+    this.tell("Feedback a second", number(rate(feedback)), model ? `${number(model.total.clicks)} clicks since the model was made` : "");
     this.tell("Time of a list", duration(rank.p99), rank.p99 === null ? "no lists in a minute" : `99 of 100; half: ${duration(rank.p50)}`);
     const after = model?.total.lag;
-    this.tell("Learning lag", model ? duration(model.lag) : "–", after ? `learned after ${duration(after)}` : "nothing learned yet");
-    const pairs = model?.total.uncertain_pairs;
-    const known = pairs !== null && pairs !== undefined;
-    this.tell("Certain places", percent(model?.total.certain_places), known ? `of pairs ${percent(1 - pairs)}` : "of all lists");
+    this.tell("Learning lag", model ? duration(model.lag) : "–", after ? `mean since it was made ${duration(after)}` : "nothing learned yet");
+    const minute = model?.minutes.findLast((each) => each.certain_places !== null);
+    this.tell("Certain places", percent(minute?.certain_places), `latest minute; since it was made ${percent(model?.total.certain_places)}`);
     const { room, position } = moment.log;
     this.tell("Log", bytes(moment.log.bytes), `${number(position)} entries${room === null ? "" : `, ${bytes(room)} free`}`);
   }

@@ -48,7 +48,7 @@ export function controls(failed: (error: unknown) => void): { node: HTMLElement;
     on.checked = state.simulating;
     if (state.simulating) {
       shown(user, state.user);
-      shown(rate, state.rate === null ? "" : String(state.rate));
+      shown(rate, state.rate === null ? "" : String(state.rate), `${state.rate} a second`);
     }
     shown(beside, state.beside ?? "");
   };
@@ -64,8 +64,8 @@ function field(name: string, control: HTMLSelectElement): HTMLElement {
 }
 
 /** Show a value that came from elsewhere, also one that is not among the choices; never while the reader chooses. */
-function shown(control: HTMLSelectElement, value: string): void {
+function shown(control: HTMLSelectElement, value: string, name = value): void {
   if (document.activeElement === control || control.value === value) return;
-  if (![...control.options].some((option) => option.value === value)) control.append(el("option", { value }, value));
+  if (![...control.options].some((option) => option.value === value)) control.append(el("option", { value }, name));
   control.value = value;
 }

@@ -19,7 +19,7 @@ const form = el("form", { role: "search", class: "row search" }, input, el("butt
 const told = el("p", { class: "small told", role: "status" }, "Click a result to say that it is what you were looking for.");
 const faults = el("p", { class: "small faults", role: "alert" });
 const size = el("p", { class: "small muted" });
-const results = el("div", { class: "lists", id: "results" });
+const results = el("div", { class: "found", id: "results" });
 const beside = panels();
 const { node: switches, update: showSwitches } = controls(failed);
 
@@ -46,7 +46,7 @@ main.append(
     beside.effect,
     results,
   ),
-  el("aside", { class: "watching", "aria-label": "What is learned" }, beside.numbers, beside.charts, switches, beside.lessons),
+  el("aside", { class: "watching", "aria-label": "What is learned" }, beside.numbers, switches, beside.charts, beside.lessons),
 );
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -86,8 +86,10 @@ async function choose(found: Found, list: List, result: Result): Promise<void> {
     if (said.status !== "recorded") return say(told, "This list has been learned already; search again.");
     const losers = said.lessons.map(([, loser]) => loser);
     const over = losers.length > 2 ? `${losers.slice(0, 2).join(", ")} and ${losers.length - 2} more` : losers.join(" and ");
-    say(told, losers.length > 0 ? `You preferred ${result.path} over ${over}. Learning …` : `You chose ${result.path}.`);
-    if (list === found.lists[0]) waiting = { query: found.query, path: result.path, version: said.version };
+    const preferred = losers.length > 0 ? `You preferred ${result.path} over ${over}.` : `You chose ${result.path}.`;
+    const isFirst = list === found.lists[0]; // its effect is shown, and waited for
+    say(told, `${preferred} ${isFirst ? "Learning …" : "The model beside learns it: search again to see."}`);
+    if (isFirst) waiting = { query: found.query, path: result.path, version: said.version };
   } catch (error) {
     failed(error);
   }

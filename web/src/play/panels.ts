@@ -2,7 +2,7 @@
 import { LineChart } from "../charts";
 import { el, fill } from "../dom";
 import { number, percent } from "../format";
-import type { Effect, State } from "./state";
+import type { Curve, Effect, State } from "./state";
 
 const WHO: Record<string, string> = { you: "You" };
 
@@ -37,7 +37,7 @@ function tiles(state: State): HTMLElement[] {
   return [
     tile("Version", number(state.version), "version"),
     tile("Known items searched", number(state.outcome.searches)),
-    tile("Found in the first place", of(state.success.learned)),
+    tile("Wanted document at place 1", of(state.success.learned)),
     tile("by BM25", of(state.success.bm25)),
     ...(state.beside === null ? [] : [tile(`by ${state.beside}`, of(state.success.beside))]),
   ];
@@ -103,24 +103,33 @@ function signed(value: number | null): string {
 
 function curves(): [(state: State) => void, HTMLElement] {
   const x = { x: (n: number) => number(n), xName: "searches" };
-  const ranks = new LineChart({ title: "Reciprocal rank of the wanted document, over the last 200 searches", value: number, top: 1, height: 190, ...x });
-  const places = new LineChart({ title: "Mean clicked place", value: number, height: 130, ...x });
-  const clicked = new LineChart({ title: "Reciprocal rank of the first click", value: number, top: 1, height: 130, ...x });
+  const crowd = "switch on simulated users";
+  const click = "click a result";
+  const ranks = new LineChart({ title: "Reciprocal rank of the wanted document, over the last 200 searches", value: number, top: 1, height: 190, empty: `${crowd}: they know what they want`, ...x });
+  const places = new LineChart({ title: "Mean clicked place", value: number, height: 130, empty: click, ...x });
+  const clicked = new LineChart({ title: "Reciprocal rank of the first click", value: number, top: 1, height: 130, empty: click, ...x });
   const share = (value: number) => `${Math.round(100 * value)} %`;
-  const uncertain = new LineChart({ title: "Pairs without a certain order", value: share, height: 130, ...x });
+  const uncertain = new LineChart({ title: "Pairs without a certain order", value: share, height: 130, empty: `${click}, or ${crowd}`, ...x });
   const small = el("div", { class: "grid small-charts" }, places.node, clicked.node);
   const node = el("section", { class: "card charts", "aria-label": "Curves" }, ranks.node, uncertain.node, small);
   const update = (state: State): void => {
-    const xs = state.searches;
-    const series = [
-      { name: "learning", values: state.curves.learned },
-      { name: "BM25's order", values: state.curves.bm25 },
+    const { learned, bm25, beside } = state.curves;
+    const series: [string, Curve][] = [
+      ["learning", learned],
+      ["BM25's order", bm25],
     ];
-    if (state.curves.beside.some((value) => value !== null)) series.push({ name: state.beside ?? "beside", values: state.curves.beside });
-    ranks.draw(xs, series);
-    places.draw(xs, [{ name: "place", values: state.curves["clicked place"] }]);
-    clicked.draw(xs, [{ name: "first click", values: state.curves["reciprocal clicked place"] }]);
-    uncertain.draw(xs, [{ name: "share", values: state.curves.uncertain }]);
+    if (beside.some((value) => value !== null)) series.push([state.beside ?? "beside", beside]);
+    drawKnown(ranks, state.searches, series);
+    drawKnown(places, state.searches, [["place", state.curves["clicked place"]]]);
+    drawKnown(clicked, state.searches, [["first click", state.curves["reciprocal clicked place"]]]);
+    drawKnown(uncertain, state.searches, [["share", state.curves.uncertain]]);
   };
   return [update, node];
+}
+
+/** Draw the points at which the first series is known: between two searches that say something there is a line. */
+function drawKnown(chart: LineChart, xs: number[], series: [string, Curve][]): void {
+  const known = xs.flatMap((_, i) => ((series[0]?.[1][i] ?? null) === null ? [] : [i]));
+  const at = <T>(all: T[]): T[] => known.flatMap((i) => all.slice(i, i + 1));
+  chart.draw(at(xs), series.map(([name, values]) => ({ name, values: at(values) })));
 }

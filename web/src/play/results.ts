@@ -18,7 +18,12 @@ export function show(place: HTMLElement, found: Found, beside: string | null, ch
     );
   });
   const none = el("p", { class: "card muted" }, "Nothing in the library has any of these words.");
-  fill(place, ...(lists.length > 0 ? lists : [none]));
+  fill(place, ...(lists.length > 0 ? [legend(), el("div", { class: "lists" }, ...lists)] : [none]));
+}
+
+/** What the marks mean. */
+function legend(): HTMLElement {
+  return el("p", { class: "small muted legend-line" }, certainty(true), " all rankers agree on what stands here; ", certainty(false), " they do not: others could have stood here");
 }
 
 function item(result: Result, place: number, chosen: boolean, choose: () => void): HTMLElement {
@@ -39,8 +44,7 @@ function item(result: Result, place: number, chosen: boolean, choose: () => void
 }
 
 function certainty(certain: boolean): HTMLElement {
-  const why = certain ? "all rankers agree on what stands here" : "the rankers disagree: others could have stood here";
-  return el("span", { class: certain ? "badge certain" : "badge explored", title: why }, certain ? "certain" : "explored");
+  return el("span", { class: certain ? "badge certain" : "badge explored" }, certain ? "certain" : "explored");
 }
 
 /** How far from BM25's own place. */

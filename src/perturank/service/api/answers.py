@@ -96,11 +96,12 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """Why documents stand where they do; the graph and the share of certain pairs where there are certain orders."""
+    """Why documents stand where they do; where there are certain orders, their graph (of the best 60) and share."""
 
     model: str
     version: int
     ranking: list[Place]
+    documents: int
     graph: list[Node] | None
     certain_pairs: float | None
     draws: Draws | None
@@ -114,7 +115,7 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Whether every list is answered at once, and what is wrong."""
+    """Whether every list is answered at once, and what is wrong; `to_compile`: lengths of lists that would wait."""
 
     status: Literal["ready", "compiling", "failing"]
     to_compile: int

@@ -20,7 +20,8 @@ from perturank.service.api.gate import Gate
 from perturank.service.api.health import Health
 from perturank.service.api.lists import Lists
 from perturank.service.api.models import Models
-from perturank.service.api.openapi import PAGE_POLICY, document, page
+from perturank.service.api.openapi import document
+from perturank.service.api.page import PAGE_POLICY, page
 from perturank.service.api.routes import ROUTES
 from perturank.service.api.routes import Route as Row
 from perturank.service.api.straight import Straight
@@ -39,11 +40,13 @@ BUSIEST = ("lists.rank", "lists.feedback")
 class Parts:
     """What answers for one service, each made once."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, added: Added = Added()) -> None:
         settings, meter, self.recent = service.settings, Meter(), Recent()
+        service.host.forget = self.recent.forget
         watch = Watch(service, meter.pulse)
         self.health = Health(watch, meter)
         watch.failing = lambda: self.health.failing
+        watch.pages = [each.path for each in added.pages]
         keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
         sizes = settings.body_bytes, settings.file_bytes
         self.gate, self.gate_for_files = (Gate(keyring, meter, most, settings.patience) for most in sizes)
@@ -69,7 +72,7 @@ class Parts:
 
 def application(service: Service, added: Added = Added()) -> Starlette:
     """Return the application of this service; `state.straight` are the ways past it."""
-    parts = Parts(service)
+    parts = Parts(service, added)
     routes = [*map(parts.route, ROUTES), *_described(parts.gate), *_added(parts.gate, added)]
 
     def beside(app: Starlette) -> AbstractAsyncContextManager[None]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio.to_thread
 
 from perturank.service.hosting import Hosted
 from perturank.service.service import Service
+from perturank.service.spec import Spec
 
 
-async def hosted(service: Service, model: str, n_features: int | None = None) -> Hosted:
-    """Return the model; one that is not known is looked for in the log, or made if it is the default."""
+async def hosted(service: Service, model: str, wanted: Callable[[], Spec | None] | None = None) -> Hosted:
+    """Return the model; one that is not known is looked for in the log, or made as wanted if it is the default."""
     if model in service.host:
         return service.host.get(model)
-    return await anyio.to_thread.run_sync(service.model, model, n_features)
+    return await anyio.to_thread.run_sync(service.model, model, wanted)

@@ -15,6 +15,8 @@ from perturank.service.metering import Meter
 from perturank.service.watching import Watch
 
 DAMAGED = "a stored version is damaged or gone, and another one serves"
+SAMPLING = "queries cannot be looked at for certain orders"
+HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
 
 
 class Health:
@@ -23,6 +25,7 @@ class Health:
     def __init__(self, watch: Watch, meter: Meter) -> None:
         self._service, self._watch, self._meter = watch.service, watch, meter
         self._failing: dict[str, str] = {}
+        self._has_been_ready = False
 
     @contextmanager
     def noting(self, what: str) -> Iterator[None]:
@@ -45,6 +48,10 @@ class Health:
         if self._failing.pop(what, None) is not None:
             lines.info("no longer: %s", what)
 
+    def compiled(self) -> None:
+        """Note that everything was compiled once: what comes later is compiled while the rest is served."""
+        self._has_been_ready = True
+
     @property
     def failing(self) -> list[str]:
         """What fails now, for those who may know why."""
@@ -55,13 +62,18 @@ class Health:
         return answered(asking, {"status": "alive"})
 
     async def ready(self, asking: Asking) -> Response:
-        """Answer 200 when every length of list is compiled and the log can be read; say what is wrong."""
+        """Answer 200 when every length of list is, or once was, compiled and the log can be read; say what is wrong.
+
+        A change of a model reaches all processes at once: were they unready then, nobody would serve any model.
+        """
         todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
         damaged = any(held.fault is not None for held in self._service.host.all())
-        status = "failing" if self._failing else "compiling" if todo else "ready"
+        status = "failing" if self._failing.keys() - HARMLESS else "compiling" if todo else "ready"
         # Anybody may ask: what is wrong, but neither of which model nor why. The log lines and the alarms say that.
         about = {"status": status, "to_compile": todo, "faults": [*self._failing, *([DAMAGED] if damaged else [])]}
-        return answered(asking, about, 200 if status == "ready" else 503)
+        self._has_been_ready |= status == "ready"
+        serves = status == "ready" or (status == "compiling" and self._has_been_ready)
+        return answered(asking, about, 200 if serves else 503)
 
     async def metrics(self, asking: Asking) -> Response:
         """Answer with what Prometheus reads."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import numpy as np
 from starlette.responses import Response
@@ -40,7 +42,10 @@ from perturank.service.reading import check_width, of_bytes, of_documents, of_nu
 from perturank.service.recent import Recent
 from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.service import Service, Shown
+from perturank.service.spec import Spec
 
+MOST_COMPILING = 2  # lists at a time: as many programs, and the rest finds them made
+Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 
 
@@ -49,17 +54,19 @@ class Lists:
 
     def __init__(self, service: Service, meter: Meter, recent: Recent) -> None:
         self._service, self._meter, self._recent = service, meter, recent
+        # Lists that wait for a compilation have threads of their own: others are needed to look into the log.
+        self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
 
     async def rank(self, asking: Asking) -> Response:
         """Answer with a list to show."""
         asks = await aside(asking, partial(_asked_rank, asking))
-        held = await hosted(self._service, asking.path_params["model"], _n_features(asks))
+        held = await hosted(self._service, asking.path_params["model"], partial(self._wanted, [asks]))
         return answered(asking, await self._ranked(await aside(asking, partial(self._parsed, held, asks))))
 
     async def rank_batch(self, asking: Asking) -> Response:
         """Answer with several lists."""
         batch: list[Rank] = self._within((await aside(asking, partial(asked, asking, RankBatch))).requests)
-        held = await hosted(self._service, asking.path_params["model"], _n_features(batch[0]) if batch else None)
+        held = await hosted(self._service, asking.path_params["model"], partial(self._wanted, batch))
         parsed = await aside(asking, lambda: [self._parsed(held, asks) for asks in batch])  # all, before one is drawn
         drawing = []
         for each in parsed:
@@ -91,7 +98,8 @@ class Lists:
                 raise Refused(f"recent is {recent[:40]!r}", "say the number of a query")
             return await self._explained(asking, Explain(recent=int(recent)))
         if impression is None or recent is not None:
-            raise Refused("it is not said what to explain", "ask with ?impression=ID, or with ?recent=NUMBER")
+            remedy = "ask with ?impression=ID or ?recent=NUMBER; documents are sent here with POST"
+            raise Refused("it is not said what to explain", remedy)
         held = await hosted(self._service, asking.path_params["model"])
         record = await asyncio.wrap_future(self._service.shown(held.name, impression))
         found = await anyio.to_thread.run_sync(self._explained_record, held, record)
@@ -132,23 +140,37 @@ class Lists:
             about["explored"] = chance
         return found
 
+    def _wanted(self, batch: Sequence[Rank | RawRank | Numbers]) -> Spec | None:
+        """Return the model that could answer all of these; None: they do not say how many features it has."""
+        n_features = _n_features(batch[0]) if batch else None
+        if n_features is None:
+            return None
+        spec = Spec(n_features=n_features)
+        for asks in batch:
+            self._read(spec, asks)
+        return spec
+
     def _parsed(self, held: Hosted, given: Rank | RawRank | Numbers) -> Parsed:
+        return held, *self._read(held.spec, given)
+
+    def _read(self, spec: Spec, given: Rank | RawRank | Numbers) -> Read:
         most = self._service.settings.documents
         asks: Rank | RawRank
         if isinstance(given, Numbers):
             asks, ids = given.asks, given.ids
-            features, prior = of_numbers(ids, given.features, given.priors, held.spec, most)
+            features, prior = of_numbers(ids, given.features, given.priors, spec, most)
         elif isinstance(given, RawRank):
             asks, ids = given, given.ids
-            features, prior = of_bytes(ids, given.features, given.prior, held.spec, most)
+            features, prior = of_bytes(ids, given.features, given.prior, spec, most)
         else:
             asks, ids = given, [each.id for each in given.documents]
-            features, prior = of_documents(given.documents, held.spec, most)
-        if asks.top is not None and asks.top > held.spec.places:
-            raise Refused(f"top is {asks.top}", f"the model's lists have at most {held.spec.places} places")
-        if asks.draw is not None and held.spec.chance != "seeded":
+            features, prior = of_documents(given.documents, spec, most)
+        if asks.top is not None and asks.top > spec.places:
+            remedy = f"the model's lists have {spec.places} places; `places` of its PUT says how many"
+            raise Refused(f"top is {asks.top}", remedy)
+        if asks.draw is not None and spec.chance != "seeded":
             raise Refused("draw is given", "only a model with chance: seeded takes it")
-        return held, ids, features, prior, asks
+        return ids, features, prior, asks
 
     async def _ranked(self, parsed: Parsed) -> Ranking:
         held, ids, features, prior, asks = parsed
@@ -168,7 +190,7 @@ class Lists:
         length = padded_length(len(ids), held.spec.places)
         if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
-        future = await anyio.to_thread.run_sync(draw)
+        future = await anyio.to_thread.run_sync(draw, limiter=self._compiling)
         self._service.host.note_compiled(held, length)
         return await asyncio.wrap_future(future)
 

@@ -41,13 +41,13 @@ class Models:
     async def put(self, asking: Asking) -> Response:
         """Make or change a model."""
         name, spec = asking.path_params["model"], asked(asking, Spec)
-        anew = await run(self._service.put, name, spec)
+        in_use = {len(each.ids) for each in self._recent.of(name)}
+        anew = await run(partial(self._service.put, name, spec, in_use=in_use))
         return answered(asking, described(self._service.host.get(name)), 201 if anew else 200)
 
     async def delete(self, asking: Asking) -> Response:
         """Delete a model."""
         await run(self._service.delete, asking.path_params["model"])
-        self._recent.forget(asking.path_params["model"])
         return Response(status_code=204)
 
     async def versions(self, asking: Asking) -> Response:
@@ -105,7 +105,6 @@ class Models:
         """Take everything of a source out of the log."""
         held = await hosted(self._service, asking.path_params["model"])
         position = await run(self._service.erase, held.name, asked(asking, Erase).source)
-        self._recent.forget(held.name)  # nobody remembers whose queries they were
         return answered(asking, {"status": "accepted", "position": position}, 202)
 
 

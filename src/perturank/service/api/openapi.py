@@ -1,11 +1,7 @@
-"""The OpenAPI 3.1 document, and a page to read it that asks nobody else for anything."""
+"""The OpenAPI 3.1 document."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
 from typing import Any
 
 import msgspec
@@ -19,9 +15,6 @@ from perturank.service.api.routes import ROUTES, Events, Route
 
 ALWAYS = (403, 408)  # a page from elsewhere; a request that does not come
 BEHIND_KEYS = (401, 422, 429, 503)
-STYLE = "body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:1em}"
-STYLES = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
-PAGE_POLICY = f"default-src 'none'; style-src {STYLES}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type": "string"}}}
 
 
@@ -62,20 +55,24 @@ def _operation(route: Route) -> dict[str, Any]:
     if parameters:
         found["parameters"] = parameters
     if route.takes is not None:
-        found["requestBody"] = {"required": True, "content": _content(route.takes) | _packed(route.binary)}
+        asked, _ = route.example
+        content = _content(route.takes, asked) | _packed(route.binary)
+        found["requestBody"] = {"required": True, "content": content}
     if route.scope is not None:
         found["security"] = [{}, {"key": []}]
         needs = f"Needs the scope {route.scope}, where the service asks for keys."
         found["description"] = f"{needs} {route.note}".strip()
+    elif route.note:
+        found["description"] = route.note
     return found
 
 
 def _answer(says: str, route: Route) -> dict[str, Any]:
-    content = _content(route.gives) | _packed(route.gives if route.binary else None)
+    content = _content(route.gives, route.example[1]) | _packed(route.gives if route.binary else None)
     return {"description": says, "headers": REQUEST_ID, **({"content": content} if content else {})}
 
 
-def _content(kind: Any) -> dict[str, Any]:
+def _content(kind: Any, example: Any = None) -> dict[str, Any]:
     if kind is None:
         return {}
     if kind is bytes:
@@ -84,7 +81,7 @@ def _content(kind: Any) -> dict[str, Any]:
         return {"text/event-stream": {"schema": {"type": "string"}}}
     if kind is str:
         return {"text/plain": {"schema": {"type": "string"}}}
-    return {"application/json": {"schema": _schema(kind)}}
+    return {"application/json": {"schema": _schema(kind), **({} if example is None else {"example": example})}}
 
 
 def _packed(kind: Any) -> dict[str, Any]:
@@ -105,24 +102,3 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def page() -> str:
-    """Return the document as one HTML page."""
-    described = document()
-    rows = []
-    for path, operations in described["paths"].items():
-        for method, operation in operations.items():
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            name = body.get("$ref", "").rpartition("/")[2]
-            takes = json.dumps(described["components"]["schemas"].get(name, {}), indent=2) if name else ""
-            details = f"<details><summary>{name}</summary><pre>{html.escape(takes)}</pre></details>" if name else ""
-            rows.append(
-                f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
-                f"<p>{html.escape(operation['summary'])}. {html.escape(operation.get('description', ''))}</p>"
-                f"<p>Answers: {', '.join(sorted(operation['responses']))}</p>{details}"
-            )
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>perturank API</title><style>{STYLE}</style>"
-        f"<h1>perturank {__version__}</h1><p>For programs: <a href=/openapi.json>openapi.json</a></p>{''.join(rows)}"
-    )

@@ -30,6 +30,7 @@ class Route:
     query: tuple[tuple[str, dict[str, Any]], ...] = ()  # behind the question mark: names, and what each may be
     note: str = ""
     binary: Any = None  # the request as MessagePack, where that has another shape
+    example: tuple[Any, Any] = (None, None)  # a request, and its answer
 
 
 def _within(numbers: range) -> dict[str, Any]:
@@ -42,6 +43,18 @@ class Events:
 
 ONE = "/v1/models/{model}"
 RECENT_NOTE = "A recent query is somebody else's and needs the scope admin."
+IMPRESSION = "AZqT8Jc0sKk5vD2xYw7uQm3hR1tE6bNf"
+RANK = {
+    "query": "red shoes",
+    "documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}],
+    "top": 2,
+}
+RANKING = {
+    "impression": IMPRESSION,
+    "ranking": [{"id": "b", "certain": False}, {"id": "a", "certain": True}],
+    "propensity": 0.5,
+    "version": 3,
+}
 ROUTES = (
     Route(
         "POST",
@@ -54,6 +67,7 @@ ROUTES = (
         200,
         (404, 413, 422, 507),
         binary=of.RawRank,
+        example=(RANK, RANKING),
     ),
     Route(
         "POST",
@@ -76,6 +90,7 @@ ROUTES = (
         of.Given,
         200,
         (404, 409, 413, 422, 507),
+        example=({"impression": IMPRESSION, "clicks": ["b"], "final": True}, {"status": "recorded"}),
     ),
     Route(
         "POST",
@@ -240,11 +255,12 @@ ROUTES = (
         "GET",
         "/readyz",
         "health.ready",
-        "Ready: everything is compiled",
+        "Ready: everything is, or once was, compiled",
         None,
         None,
         answers.Readiness,
         also=((503, "not yet, or not now"),),
+        note="Once ready, a process stays so while it compiles what a change of a model needs.",
     ),
     Route("GET", "/metrics", "health.metrics", "For Prometheus", "serve", None, str),
 )

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from perturank.errors import BadInput
 from perturank.service.log import Log, Transaction
-from perturank.service.refusals import NotReady
+from perturank.service.refusals import LogFull, NotReady
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
+MOST_WAITING = 4096  # some seconds of requests; whoever comes then would wait for longer than anybody does
 SECONDS_BUSY = 0.015  # since the last flush: then more is on its way
 SECONDS_TO_GATHER = 0.008
 
@@ -30,13 +31,15 @@ class Waiting(NamedTuple):
     future: Future[Any]
     impression: bytes | None
     then: Callable[[Any], None] | None
+    only_if_awaited: bool
 
 
 class Committer:
     """Runs actions in order, many to a transaction; a future is done when its action is durable.
 
     An action refuses by raising BadInput before it appends anything; the others of its transaction
-    are not touched by that. Any other failure fails all of them, and nothing is kept.
+    are not touched by that. Any other failure fails all of them, and nothing is kept; a log that is full or
+    away fails all that wait, since each would only wait for the same.
     """
 
     def __init__(self, log: Log) -> None:
@@ -49,17 +52,25 @@ class Committer:
         self._thread.start()
 
     def submit(
-        self, action: Action[T], impression: bytes | None = None, then: Callable[[T], None] | None = None
+        self,
+        action: Action[T],
+        impression: bytes | None = None,
+        then: Callable[[T], None] | None = None,
+        *,
+        only_if_awaited: bool = False,
     ) -> Future[T]:
         """Return the future result of the action; one that asks about an impression says so beforehand.
 
         `then` is told the result when it is durable, also where nobody waits for the future any more.
+        `only_if_awaited`: not worth doing once the future is cancelled.
         """
         future: Future[T] = Future()
         with self._submitting:
             if self._is_closed:
                 raise NotReady("the service is stopping", "send it again in a moment")
-            self._waiting.put(Waiting(action, future, impression, then))
+            if self._waiting.qsize() >= MOST_WAITING:
+                raise NotReady("too many requests wait for the log", "send it again in a moment")
+            self._waiting.put(Waiting(action, future, impression, then, only_if_awaited))
         return future
 
     def close(self) -> None:
@@ -93,6 +104,13 @@ class Committer:
                 group.append(item)
         return group, False
 
+    def _rest(self) -> list[Waiting]:
+        """Return all that waits."""
+        found = [self._waiting.get() for _ in range(self._waiting.qsize())]
+        if None in found:  # the end, behind which there is nothing
+            self._waiting.put(None)
+        return [each for each in found if each is not None]
+
     def _commit(self, group: list[Waiting]) -> None:
         results: list[tuple[Waiting, Any]] = []
         refused: list[tuple[Future[Any], BadInput]] = []
@@ -102,12 +120,15 @@ class Committer:
                 if asked:
                     transaction.foresee(asked)
                 for each in group:
+                    if each.only_if_awaited and each.future.cancelled():
+                        refused.append((each.future, NotReady("nobody waits for it")))
+                        continue
                     try:
                         results.append((each, each.action(transaction)))
                     except BadInput as refusal:
                         refused.append((each.future, refusal))
         except BaseException as failure:
-            for each in group:
+            for each in [*group, *(self._rest() if isinstance(failure, NotReady | LogFull) else [])]:
                 _settle(each.future, error=failure)
             return
         for each, result in results:

@@ -37,6 +37,12 @@ class Connections(Generic[C]):
             found = self._held[me] = self._connect()
         return found
 
+    def drop(self) -> None:
+        """Close this thread's connection, if it has one: the next is a new one."""
+        mine = self._held.pop(threading.current_thread(), None)
+        if mine is not None:
+            mine.close()
+
     def close(self) -> None:
         """Close this thread's connection and those of ended threads, and let the others go."""
         self._close_ended()

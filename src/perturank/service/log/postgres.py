@@ -7,7 +7,9 @@ the last position stands in one row, locked from the begin of a transaction to i
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,6 +18,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
@@ -26,8 +29,10 @@ from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, rec
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
+from perturank.service.settings import without_password
 
 FORMAT = 1
+QUOTED = re.compile(r"""(["'])(.*?)\1""")
 TABLE = "perturank_sums"
 SECONDS_FOR_ROOM = 0.01  # to wait for what is under way
 STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
@@ -47,11 +52,22 @@ CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
 """
 SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS}, body bytea, PRIMARY KEY (model, span, start))"
 FEW = f"CREATE INDEX perturank_few_position ON perturank_log (position) WHERE kind NOT IN {REGULAR}"
-# A machine that vanishes without a word must not hold the lock for long.
+# A machine that vanishes without a word, and a process that is stopped, must not hold the lock for long.
 SESSION = """
 SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
-SET tcp_keepalives_count = 3; SET idle_in_transaction_session_timeout = 30000
+SET tcp_keepalives_count = 3; SET tcp_user_timeout = 5000; SET idle_in_transaction_session_timeout = 5000
 """
+# Nor may a database that vanishes hold up who asks. Of several addresses, the one that can be written is meant.
+PATIENCE: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 3,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+    "target_session_attrs": "read-write",
+}
+# The last is said by a database that became a copy of another, and of a transaction that took too long.
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
 
 
 class PostgresLog:
@@ -71,9 +87,14 @@ class PostgresLog:
 
     def _prepare(self, create: bool) -> None:
         try:
-            connection = self._connection()
+            self._make(self._connection(), create)
         except NotReady as error:
-            raise BadInput(str(error)) from None
+            why = _reason(error.__cause__, self._url)
+            raise BadInput(f"the database cannot be reached: {why}", "check that it runs and its address") from None
+        except psycopg.Error as error:
+            raise BadInput(f"the database cannot hold the log: {_reason(error, self._url)}") from None
+
+    def _make(self, connection: psycopg.Connection[Any], create: bool) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
             if connection.execute("SELECT to_regclass('perturank_head')").fetchone() != (None,):
@@ -100,13 +121,14 @@ class PostgresLog:
                 writing.finish()
         except (errors.DiskFull, errors.InsufficientResources) as error:
             raise LogFull(f"the log cannot be written ({error})", "make room and send it again") from None
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except AWAY:
+            self._connections.drop()
             raise NotReady("the database went away", "send it again in a moment") from None
 
     def _all(self, query: str, arguments: tuple[Any, ...] = ()) -> list[Any]:
         try:
             return self._connection().execute(query, arguments).fetchall()
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except AWAY:
             raise NotReady("the database went away", "send it again in a moment") from None
 
     def _one(self, query: str, arguments: tuple[Any, ...] = ()) -> Any:
@@ -208,7 +230,7 @@ class PostgresLog:
                 return True
             row = self._lead.execute("SELECT pg_try_advisory_lock(%s)", (self._lock,)).fetchone()
             return bool(row and row[0])
-        except psycopg.OperationalError:
+        except AWAY:
             raise NotReady("the database went away", "another learner may lead now") from None
 
     def room(self) -> None:
@@ -290,11 +312,35 @@ class PostgresTransaction(Writing):
 
 def _connected(url: str) -> psycopg.Connection[Any]:
     try:
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
+        options = PATIENCE | conninfo_to_dict(url)  # what the address says counts
+        connection = psycopg.connect(**options, autocommit=True)
         connection.execute(SESSION)
-    except psycopg.OperationalError:
-        raise NotReady("the database cannot be reached", "check that it runs and its address") from None
+    except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+        raise NotReady("the database cannot be reached", "check that it runs and its address") from error
     return connection
+
+
+def _reason(error: BaseException | None, url: str) -> str:
+    """Return what the database, or its library, says in one line; what it quotes of the address only if that is shown.
+
+    An address that was misread has parts of the password where a host, a port or an option should be.
+    """
+    if '"' in url or "'" in url:
+        return "its address cannot be read"
+    shown = without_password(url)
+    said = (error.diag.message_primary if isinstance(error, psycopg.Error) else None) or str(error)
+    return " ".join(QUOTED.sub(lambda quoted: quoted[0] if _is_shown(quoted[2], shown) else "***", said).split())
+
+
+def _is_shown(text: str, address: str) -> bool:
+    """Return whether a part of an address is no secret: it is shown, or a socket in a folder that is, or a number."""
+    folder, _, name = text.rpartition("/")
+    if text in address or (folder and folder in address and name.startswith(".s.PGSQL.")):
+        return True
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
 
 
 def _leads(connection: psycopg.Connection[Any]) -> bool:

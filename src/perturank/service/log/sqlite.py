@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
-from perturank.service.log import sums
+from perturank.service.log import merged, sums
 from perturank.service.log.checkpointing import MOST_PAGES, Checkpointer
 from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
@@ -58,8 +58,9 @@ class SqliteLog:
         self._lead: IO[str] | None = None
         self._connections = Connections(partial(_connected, path))
         self._connection = self._connections.mine
-        self._checkpointer = Checkpointer(partial(_connected, path))
+        self._checkpointer = Checkpointer(partial(_connected, path), merged.beside(path, merged.MERGING))
         try:
+            merged.mend(path)
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
         except (OSError, sqlite3.DatabaseError) as error:
@@ -73,6 +74,7 @@ class SqliteLog:
                     connection.execute(statement)
                 rows = [("format", FORMAT), ("secret", os.urandom(SECRET_BYTES))]
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+                merged.count(connection)
             connection.execute(SUMS)
             connection.execute(FEW)
         if self._meta("format") != FORMAT:
@@ -97,7 +99,10 @@ class SqliteLog:
             writing, n_before = SqliteTransaction(connection), connection.total_changes
             yield writing
             writing.finish()
-        self._checkpointer.wrote(connection.total_changes - n_before, writing.n_bytes)
+            n_rows = connection.total_changes - n_before
+            if n_rows:
+                merged.count(connection)
+        self._checkpointer.wrote(n_rows, writing.n_bytes)
 
     def tail(self) -> int:
         """Return the last position."""
@@ -183,7 +188,12 @@ class SqliteLog:
             if connection.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):  # made by an earlier version
                 connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                 connection.execute("VACUUM")
-            connection.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")  # `execute` would free one page
+            with _exclusive(connection):
+                (n_free,) = connection.execute("PRAGMA freelist_count").fetchone()
+                for _ in range(min(n_free, PAGES_AT_ONCE)):
+                    connection.execute("PRAGMA incremental_vacuum(1)")  # of more, Python would take one step alone
+                if n_free:
+                    merged.count(connection)
             if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
                 return True
             self._checkpointer.wait()  # two at once are one too many

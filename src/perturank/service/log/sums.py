@@ -6,6 +6,7 @@ hours after a while and hours are dropped at last, so that there are never more 
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -33,6 +34,28 @@ class Progress(msgspec.Struct, array_like=True):
     def lag(self, now: int) -> float:
         """Return for how many seconds something has been waiting to be learned; 0: nothing is."""
         return max(0, now - self.since) / 1000 if self.done > self.through else 0.0
+
+
+class Lags:
+    """The lags of models as one process sees them: by the log's times, and by a clock that cannot be set back.
+
+    While the clock stands behind the log, the log's times stand still, and no lag would ever be seen in them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[int, float]] = {}  # how far learning was, and since when it has been so
+
+    def of(self, model: str, progress: Progress) -> float:
+        """Return for how many seconds something has been waiting to be learned, at least since this was first asked."""
+        if progress.done <= progress.through:
+            self._waiting.pop(model, None)
+            return 0.0
+        now = time.monotonic()
+        through, since = self._waiting.get(model, (-1, now))
+        if through != progress.through:
+            self._waiting[model] = progress.through, now
+            since = now
+        return max(progress.lag(time.time_ns() // 1_000_000), now - since)
 
 
 class Body(msgspec.Struct, array_like=True):
@@ -143,6 +166,18 @@ def read(execute: Execute, table: str, spans: tuple[int, ...], since: int, model
     query, values = (query, (since,)) if model is None else (f"{query} AND model = ?", (since, model))
     rows = execute(f"{query} ORDER BY model, span, start", values)
     return [Sums(model, span, start, _decoded(body)) for model, span, start, body in rows]
+
+
+def by_hour(rows: Iterable[Sums]) -> list[Sums]:
+    """Return minutes and hours as hours, oldest first: minutes become hours only when they are long past."""
+    hours: dict[tuple[str, int], Amounts] = {}
+    for row in rows:
+        hour = row.model, row.start // HOUR * HOUR
+        if hour in hours:
+            merge(hours[hour], row.body.amounts)
+        else:
+            hours[hour] = dict(row.body.amounts)
+    return [Sums(model, HOUR, start, Body(amounts)) for (model, start), amounts in sorted(hours.items())]
 
 
 def _fold(execute: Execute, table: str, model: str, minute: int) -> None:

@@ -1,0 +1,256 @@
+"""A -wal file cut on either side of what was merged of it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from service_small import impression
+
+from perturank.errors import BadInput
+from perturank.service.log import merged
+from perturank.service.log.checkpointing import PAGE_BYTES
+from perturank.service.log.sqlite import SqliteLog
+
+CONTENT_BYTES = 100 * PAGE_BYTES
+HEADER, FRAME = 32, 24 + PAGE_BYTES
+
+
+@dataclass(frozen=True)
+class Commit:
+    """How long the -wal file was after a commit, and what the log held."""
+
+    wal_bytes: int
+    names: tuple[bytes, ...]
+    contents: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a killed process left: the file before a merge and after, and the -wal file, which has gone on since."""
+
+    before: bytes
+    after: bytes
+    hindered: bytes  # after a merge that somebody who read kept from the last commit
+    wal: bytes
+    merged: Commit
+    commits: list[Commit]
+
+
+def write(log: SqliteLog, seed: int, last: Commit) -> Commit:
+    """Commit a list and 100 pages, some in place of others."""
+    name, chance = seed.to_bytes(12, "big"), random.Random(seed)
+    contents = last.contents | {f"x{seed % 7}": chance.randbytes(CONTENT_BYTES)}
+    with log.transaction() as transaction:
+        transaction.append("m", impression(seed), name)
+        transaction.store(f"x{seed % 7}", contents[f"x{seed % 7}"])
+    wal = log.path.with_name("log.db-wal")
+    return Commit(wal.stat().st_size, (*last.names, name), contents)
+
+
+def checkpoint(log: SqliteLog) -> tuple[int, int]:
+    busy, n_pages, n_merged = log._connection().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    assert not busy
+    return n_pages, n_merged
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    path = tmp_path_factory.mktemp("left") / "log.db"
+    log = SqliteLog(path)
+    log._checkpointer.close()
+    commits = [Commit(0, (), {})]
+    for seed in range(4):
+        commits.append(write(log, seed, commits[-1]))
+    log._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    before, commits = path.read_bytes(), [Commit(HEADER, commits[-1].names, commits[-1].contents)]
+    for seed in range(4, 16):
+        commits.append(write(log, seed, commits[-1]))
+    with reading(path):  # the newest state: the merge is whole, but the -wal file cannot begin anew
+        middle = commits[-1]
+        n_pages, n_merged = checkpoint(log)
+        assert n_merged == n_pages > 1000
+        assert HEADER + n_merged * FRAME == middle.wal_bytes
+        after = path.read_bytes()
+        for seed in range(16, 19):
+            commits.append(write(log, seed, commits[-1]))
+        with reading(path):
+            for seed in range(19, 22):
+                commits.append(write(log, seed, commits[-1]))
+            n_pages, n_merged = checkpoint(log)
+            assert n_merged < n_pages
+            hindered = path.read_bytes()
+        wal = path.with_name("log.db-wal").read_bytes()
+    log.close()
+    return Left(before, after, hindered, wal, middle, commits)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM log LIMIT 1").fetchall()
+        yield
+
+
+def put(folder: Path, content: bytes, wal: bytes) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "log.db").write_bytes(content)
+    (folder / "log.db-wal").write_bytes(wal)
+    return folder / "log.db"
+
+
+def must_hold(log: SqliteLog, expected: Commit) -> None:
+    assert log._connection().execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert tuple(record.impression for record in log.read()) == expected.names
+    assert {name: log.stored(name) for name in log.names("x")} == expected.contents
+    with log.transaction() as transaction:
+        assert all(transaction.about(name) for name in expected.names)
+
+
+def test_a_wal_cut_below_or_above_what_is_merged_loses_no_transaction_that_is_whole(
+    left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    chance, ends = random.Random(0), [commit.wal_bytes for commit in left.commits]
+    cuts = {0, HEADER - 1, HEADER + FRAME, *ends, ends[1] - 1, left.merged.wal_bytes - 1, left.merged.wal_bytes + 1}
+    cuts |= {chance.randrange(len(left.wal)) for _ in range(10)}
+    for n in sorted(cuts):
+        path = put(tmp_path / "cut", left.after, left.wal[:n])
+        whole = max((c for c in left.commits if c.wal_bytes <= n), default=left.commits[0], key=lambda c: c.wal_bytes)
+        is_below = whole.wal_bytes < left.merged.wal_bytes
+        caplog.clear()
+        with closing(SqliteLog(path)) as log:
+            must_hold(log, left.merged if is_below else whole)
+        dropped = [(n,)] if is_below and whole.wal_bytes > HEADER else []  # SQLite takes no notice of less
+        assert [record.args for record in caplog.records] == dropped
+        with closing(SqliteLog(path)) as log:
+            must_hold(log, left.merged if is_below else whole)
+
+
+def test_several_that_open_a_cut_log_at_once_drop_it_once_and_go_on(
+    left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = put(tmp_path / "cut", left.after, left.wal[: left.commits[3].wal_bytes])
+
+    def add(seed: int) -> None:
+        with closing(SqliteLog(path)) as log, log.transaction() as transaction:
+            transaction.append("m", impression(seed), seed.to_bytes(12, "big"))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(100, 104)))
+    assert len(caplog.records) == 1
+    with closing(SqliteLog(path)) as log:
+        assert len(list(log.read())) == len(left.merged.names) + 4
+
+
+def test_a_log_whose_merge_was_cut_short_is_refused_and_left_as_it_is(left: Left, tmp_path: Path) -> None:
+    half = len(left.before) // PAGE_BYTES // 2 * PAGE_BYTES
+    mixed, wal = left.after[:half] + left.before[half:], left.wal[: left.commits[3].wal_bytes]
+    path = put(tmp_path / "cut", mixed, wal)
+    for _ in range(2):
+        with pytest.raises(BadInput, match=r"was cut below what was being merged of it .*restore a backup"):
+            SqliteLog(path)
+    assert path.read_bytes() == mixed
+    assert path.with_name("log.db-wal").read_bytes() == wal
+    path.with_name("log.db-wal").write_bytes(left.wal)  # whole again, it says all that the file lacks
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, left.commits[-1])
+
+
+def test_a_log_cut_while_it_was_merged_is_looked_at_as_a_whole(
+    left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = len(left.hindered) // PAGE_BYTES // 2 * PAGE_BYTES
+    mixed = left.before[:PAGE_BYTES] + left.after[PAGE_BYTES:half] + left.before[half:]  # its count is not there yet
+    path = put(tmp_path / "cut", mixed, left.wal[: left.commits[3].wal_bytes + 100])
+    path.with_name("log.db-merging").touch()
+    with pytest.raises(BadInput, match="restore a backup"):
+        SqliteLog(path)
+    path = put(tmp_path / "cut", left.hindered, left.wal[: left.commits[3].wal_bytes])
+    path.with_name("log.db-merging").touch()
+    SqliteLog(path).close()
+    assert "log verify" in caplog.messages[-1]
+    path = put(tmp_path / "cut", left.hindered, left.wal[:-1])
+    path.with_name("log.db-merging").touch()
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, left.commits[-2])
+
+
+def test_a_large_log_that_was_killed_while_it_was_merged_starts_without_a_check(
+    left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(merged, "MOST_BYTES_TO_CHECK", len(left.after))
+    path = put(tmp_path / "cut", left.after, left.wal[:-1])
+    path.with_name("log.db-merging").touch()
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, left.commits[-2])
+    assert ["log verify" in message for message in caplog.messages] == [True]
+
+
+def test_an_index_behind_its_rows_is_made_anew(left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = put(tmp_path / "cut", left.after, b"")
+    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'by_impression'").fetchone()
+    page = slice((root - 1) * PAGE_BYTES, root * PAGE_BYTES)
+    mixed = left.after[: page.start] + left.before[page] + left.after[page.stop :]
+    path = put(tmp_path / "cut", mixed, left.wal[: left.commits[3].wal_bytes])
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, left.merged)
+    assert ["dropped" in caplog.messages[0], "made anew" in caplog.messages[1]] == [True, True]
+
+
+@pytest.fixture
+def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteLog]:
+    """Return a log into which somebody writes, and which is merged, without a pause."""
+    monkeypatch.setattr("perturank.service.log.checkpointing.PAGES_TO_MERGE", 5)
+    log, stop = SqliteLog(tmp_path / "log.db"), threading.Event()
+
+    def fill() -> None:
+        while not stop.is_set():
+            with log.transaction() as transaction:
+                transaction.store("x", bytes(5 * PAGE_BYTES))
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    yield log
+    stop.set()
+    thread.join()
+    log.close()
+
+
+def test_a_log_that_others_write_is_never_taken_for_cut(busy: SqliteLog) -> None:
+    assert not any(merged._is_ahead(busy.path) for _ in range(300))
+
+
+def test_only_what_writes_counts_and_the_count_begins_anew_at_its_end(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+
+    def counted() -> int:
+        return int(log._one("PRAGMA user_version")[0])
+
+    assert counted() == 1
+    with log.transaction() as transaction:
+        transaction.about(b"nothing")
+    assert counted() == 1
+    log._connection().execute(f"PRAGMA user_version = {merged.COMMITS - 1}")
+    with log.transaction() as transaction:
+        transaction.remember("x", 1)
+    assert counted() == 0
+    assert not log.give_back()
+    assert counted() == 0
+    with log.transaction() as transaction:
+        transaction.store("x", bytes(3 * PAGE_BYTES))
+    with log.transaction() as transaction:
+        transaction.remove("x")
+    assert not log.give_back()
+    assert counted() == 3
+    log.close()
