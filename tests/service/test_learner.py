@@ -522,6 +522,23 @@ def test_a_batch_is_not_written_where_a_wish_has_taken_some_of_it_away(log: Log)
     assert rebuilt(log, "m").differs is None
 
 
+def test_a_model_whose_state_lies_further_back_does_not_disturb_another(log: Log) -> None:
+    created(log)
+    position = created(log, "n")
+    learner = Learner(log)
+    for turn in range(3):
+        lived(log, spec(), 2, 10 * turn)
+        learner.step()
+    learner.close()
+    with log.transaction() as transaction:
+        transaction.remove(snapshots.state_name("n"))
+    lived(log, spec(), 1, 50, "n", generation=position)
+    again = Learner(log)
+    assert again.position < again.states["m"].at
+    assert again.step() == 1
+    assert bits(again) == bits(learner)
+
+
 def test_a_batch_that_does_not_fit_what_was_read_stops_the_learner(log: Log) -> None:
     created(log)
     lived(log, spec(), 2)

@@ -88,7 +88,7 @@ def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learn
 def _rested(learner: Learner, stop: Stop, seconds: float) -> bool:
     """Wait so long, and take out of the log meanwhile what is to go; return whether it is time to stop."""
     end = time.monotonic() + seconds
-    while not learner.is_tidy and time.monotonic() < end:
+    while not learner.is_tidy and end - time.monotonic() > SECONDS_FOR_OTHERS:
         if stop.wait(SECONDS_FOR_OTHERS):
             return True
         learner.tidy()
