@@ -30,7 +30,7 @@ class Open(msgspec.Struct, array_like=True):
     queue: list[Completed]
 
 
-def stored(state: State, at: int | None = None) -> bytes:
+def stored(state: State, at: int = 0) -> bytes:
     """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
 
     `at`: up to where the log was read, if the model's own last record lies before that.
@@ -44,7 +44,7 @@ def stored(state: State, at: int | None = None) -> bytes:
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
-        **{name: getattr(state, name) for name in NUMBERS} | {"at": state.at if at is None else at},
+        **{name: getattr(state, name) for name in NUMBERS} | {"at": max(state.at, at)},
     )
     return zlib.compress(content, LEVEL)
 
