@@ -38,7 +38,7 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         pytest.skip("Chromium is not installed: scripts/make-chromium installs it")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET), timeout=180_000)
         yield browser
         browser.close()
 

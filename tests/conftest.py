@@ -17,8 +17,8 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # A server that is killed while it writes a program leaves half of one; the next makes it again and says so.
 os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry")
-# Machines that test are slow now and then: time is no reason to fail.
-settings.register_profile("tests", deadline=None)
+# Machines that test are slow now and then: time is no reason to fail. Nor is chance: the same cases come every time.
+settings.register_profile("tests", deadline=None, derandomize=True)
 settings.load_profile("tests")
 
 

@@ -115,14 +115,21 @@ def test_a_shop_ranks_and_its_clicks_count_once(serving: Serving, shop: str) -> 
     def searched() -> Any:
         return httpx.get(f"{shop}/search", params={"text": "shoes"}, cookies={"session": "mine"}, timeout=120).json()
 
-    serving.until(lambda: searched()["impression"] is not None)  # at first it waits for its compilation
-    answer = searched()
+    answers: list[Any] = []
+
+    def ranks() -> bool:
+        answers.append(searched())
+        return answers[-1]["impression"] is not None
+
+    serving.until(ranks)  # at first it waits for its compilation
+    answer = answers[-1]
     assert sorted(answer["products"]) == ["blue-shoes", "red-shoes", "running-shoes", "shoe-polish"]
     click = {"impression": answer["impression"], "product": "running-shoes"}
-    said = [httpx.post(f"{shop}/click", params=click).json() for _ in range(2)]
+    said = [httpx.post(f"{shop}/click", params=click, timeout=120).json() for _ in range(2)]
     assert said == [{"status": "recorded"}, {"status": "known"}]
-    assert httpx.post(f"{shop}/click", params=click | {"product": "no-such"}).status_code == 422
-    assert httpx.get(f"{shop}/search", params={"text": "spoon"}).json() == {"impression": None, "products": []}
+    assert httpx.post(f"{shop}/click", params=click | {"product": "no-such"}, timeout=120).status_code == 422
+    nothing = httpx.get(f"{shop}/search", params={"text": "spoon"}, timeout=120).json()
+    assert nothing == {"impression": None, "products": []}
     serving.kill()
     alone = searched()
     assert alone == {"impression": None, "products": ["red-shoes", "blue-shoes", "running-shoes", "shoe-polish"]}

@@ -83,7 +83,7 @@ def test_a_history_is_a_dictionary_of_pairs_with_their_weights(
     found = contents(history)
     assert found.keys() == known.keys()
     for pair, sums in known.items():
-        assert found[pair] == pytest.approx(tuple(sums), abs=1e-6)
+        assert found[pair] == pytest.approx(tuple(sums), abs=1e-5)
 
 
 def test_targets_without_noise_are_the_weights_of_the_preferences() -> None:

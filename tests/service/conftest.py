@@ -44,7 +44,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True)
     if mounted.returncode != 0:
         pytest.skip("a small disk can only be mounted by root")
     yield folder

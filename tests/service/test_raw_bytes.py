@@ -48,7 +48,7 @@ def test_no_bytes_break_the_service(serving: Serving, is_long: bool, say: Say) -
     for sent, got in zip(attempts, answers, strict=True):
         assert not any(status >= b"500" for status in STATUS.findall(got)), (sent, got)
     assert {200, 400, 403, 404, 405, 422} <= set(statuses)
-    assert httpx.get(f"{serving.url}/healthz").status_code == 200
+    assert httpx.get(f"{serving.url}/healthz", timeout=SECONDS).status_code == 200
     assert serving.stop() == 0
     lines = (serving.folder / "err.txt").read_text().splitlines()
     assert [line for line in lines if not LINE.fullmatch(line)] == []
@@ -155,7 +155,7 @@ def test_a_client_that_goes_in_the_middle_of_its_body_leaves_no_trace(serving: S
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
             connection.sendall(request(GOOD_JSON)[:-10])
-    assert httpx.get(f"{serving.url}/healthz").status_code == 200
+    assert httpx.get(f"{serving.url}/healthz", timeout=SECONDS).status_code == 200
     assert serving.stop() == 0
     assert " ERROR " not in (serving.folder / "err.txt").read_text()
 
@@ -169,9 +169,9 @@ def test_a_long_body_and_the_beginning_of_the_next_request_are_not_taken_for_hea
 @pytest.mark.parametrize("n", [0, 10_001])
 def test_the_first_request_makes_no_model_that_cannot_be(serving: Serving, n: int) -> None:
     documents = [{"id": "a", "features": [0] * n}]
-    answer = httpx.post(f"{serving.url}/v1/models/default/rank", json={"documents": documents})
+    answer = httpx.post(f"{serving.url}/v1/models/default/rank", json={"documents": documents}, timeout=SECONDS)
     assert answer.status_code in (404, 422), answer.text
-    assert [each["model"] for each in httpx.get(f"{serving.url}/v1/models").json()["models"]] == ["m"]
+    assert [each["model"] for each in httpx.get(f"{serving.url}/v1/models", timeout=SECONDS).json()["models"]] == ["m"]
     assert serving.stop() == 0
     assert " ERROR " not in (serving.folder / "err.txt").read_text()
 
@@ -180,7 +180,7 @@ def test_a_smaller_limit_on_bodies_counts_whichever_way_they_take(tmp_path: Path
     serving = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_BODY_BYTES="1000").ready()
     try:
         for body in (GOOD_JSON + b" " * 2000, GOOD_JSON + b" " * 300_000):
-            answer = httpx.post(f"{serving.url}/v1/models/m/rank", content=body)
+            answer = httpx.post(f"{serving.url}/v1/models/m/rank", content=body, timeout=SECONDS)
             assert answer.status_code == 413
     finally:
         serving.kill()

@@ -254,7 +254,7 @@ def test_a_file_is_read_while_others_write(
     content, read = http.get("/v1/models/m/file").content, snapshots.ranker_of
 
     def slowly(*arguments: Any) -> Any:
-        assert service.committer.submit(lambda transaction: "written").result(5) == "written"
+        assert service.committer.submit(lambda transaction: "written").result(60) == "written"
         return read(*arguments)
 
     monkeypatch.setattr(snapshots, "ranker_of", slowly)

@@ -36,10 +36,13 @@ def mend(path: Path) -> None:
     """Take away a -wal file that ends before what the log has merged of it; refuse a log that is not whole then."""
     if not path.exists() or not beside(path, WAL).exists():
         return
+    with _one_at_a_time(path.parent):  # nobody looks at files that another takes away
+        _mend(path)
+
+
+def _mend(path: Path) -> None:
     if _is_ahead(path):
-        with _one_at_a_time(path.parent):
-            if _is_ahead(path):  # or another process was quicker
-                _drop(path)
+        _drop(path)
     elif beside(path, MERGING).exists() and n_unfinished_bytes(path):  # or it was killed while it wrote as well
         if path.stat().st_size < MOST_BYTES_TO_CHECK:
             _index_again(path, _checked(path, "mode=ro"))
