@@ -12,6 +12,11 @@ export function number(value: number | null | undefined): string {
   return size >= 1 ? value.toFixed(2) : value.toFixed(3);
 }
 
+/** 1 click, 1,234 clicks. */
+export function counted(n: number, what: string): string {
+  return `${number(n)} ${what}${n === 1 ? "" : "s"}`;
+}
+
 /** 12.3 %. */
 export function percent(share: number | null | undefined): string {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";

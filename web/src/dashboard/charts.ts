@@ -7,6 +7,7 @@ import type { Bucket, Exploration, Model, Moment } from "./answers";
 const TRAILING = 15; // buckets over which reciprocal ranks are averaged: single minutes are noisy
 
 const FAR = 4; // buckets
+const FEWEST = 10; // lists
 const NOTHING = { certain_places: null, uncertain_pairs: null, lag: null, largest_lag: null, update_seconds: null, exploration: null };
 type Nothing = { start: number } & typeof NOTHING;
 
@@ -119,6 +120,7 @@ function parted(buckets: Bucket[], width: number): (Bucket | Nothing)[] {
 
 function priced(price: Exploration | null | undefined): string {
   if (!price) return "The cost is known where a ranker knows the probability of its lists.";
+  if (price.lists < FEWEST) return `The cost needs ${FEWEST} lists to be told from chance; there ${price.lists === 1 ? "is" : "are"} ${price.lists}.`;
   const within = `${number(price.cost)} ± ${number(1.96 * price.error)} of it (95 %)`;
   return `Reciprocal rank of the first click. Since the model was made, over ${number(price.lists)} lists, exploration cost ${within}.`;
 }

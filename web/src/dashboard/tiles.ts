@@ -1,6 +1,6 @@
 /** The numbers of this moment, large. */
 import { el, say } from "../dom";
-import { bytes, duration, number, percent } from "../format";
+import { bytes, counted, duration, number, percent } from "../format";
 import type { Model, Moment, Traffic } from "./answers";
 
 const SECONDS = 10;
@@ -25,7 +25,7 @@ export class Tiles {
   show(moment: Moment, model: Model | undefined): void {
     const { rank, feedback } = moment.traffic;
     this.tell("Lists a second", number(rate(rank)), `over ${SECONDS} s`);
-    this.tell("Feedback a second", number(rate(feedback)), model ? `${number(model.total.clicks)} clicks since the model was made` : "");
+    this.tell("Feedback a second", number(rate(feedback)), model ? `${counted(model.total.clicks, "click")} since the model was made` : "");
     this.tell("Time of a list", duration(rank.p99), rank.p99 === null ? "no lists in a minute" : `99 of 100; half: ${duration(rank.p50)}`);
     const after = model?.total.lag;
     this.tell("Learning lag", model ? duration(model.lag) : "–", after ? `mean since it was made ${duration(after)}` : "nothing learned yet");
