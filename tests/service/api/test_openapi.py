@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import msgspec
 import pytest
 import schemathesis
+from clicking import Say
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
@@ -79,10 +81,10 @@ def test_the_document_can_be_read_whole() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("label", [label for label in OPERATIONS if label != ENDLESS])
-def test_every_answer_is_as_the_document_says(label: str, serving: Serving, is_long: bool) -> None:
+def test_every_answer_is_as_the_document_says(label: str, serving: Serving, is_long: bool, say: Say) -> None:
     with serving.client() as client:
         client.put_model("m", **MODEL)
-    anything = st.one_of(cases(OPERATIONS[label]))
+    anything, called = st.one_of(cases(OPERATIONS[label])), Counter[str]()
 
     @settings(
         max_examples=500 if is_long else 20,
@@ -94,7 +96,10 @@ def test_every_answer_is_as_the_document_says(label: str, serving: Serving, is_l
     )
     @given(case=anything)
     def conforms(case: Case[Any]) -> None:
+        called[label] += 1
         case.call_and_validate(base_url=serving.url, excluded_checks=BEYOND_THE_SCHEMA, timeout=60)
 
     conforms()
+    if is_long:
+        say(f"{called[label]} requests: {label}")
     assert httpx.get(f"{serving.url}/healthz", timeout=60).status_code == 200
