@@ -9,17 +9,19 @@ import numpy as np
 
 from perturank.core import Query
 from perturank.service import snapshots
-from perturank.service.entries import Changed, Impression
+from perturank.service.entries import Changed, Entry, Impression, Snapshot
 from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.packing import packed
+from perturank.service.retention import Retention
 from perturank.service.sealing import fresh
 from perturank.service.spec import Spec
 
 N_FEATURES = 5
 PLACES = 4
 IDS = ["a", "b", "c", "d"]
+NOTHING = Retention(impressions=0)  # is kept
 
 
 def spec(ranker: str = "pdgd-linear", **changes: Any) -> Spec:
@@ -97,3 +99,26 @@ def bits(learner: Learner, model: str = "m") -> bytes:
     ranker = learner.states[model].ranker
     assert ranker is not None
     return snapshots.digest(ranker, whole=True)
+
+
+def append(log: Log, *entries: Entry) -> None:
+    """Write these of the model m."""
+    with log.transaction() as transaction:
+        for entry in entries:
+            transaction.append("m", entry)
+
+
+def versions(log: Log) -> list[int]:
+    """Return the numbers of all versions."""
+    return [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
+
+
+def n_impressions(log: Log) -> int:
+    """Return how many lists the log holds."""
+    return sum(isinstance(record.entry, Impression) for record in log.read())
+
+
+def forget_state(log: Log) -> None:
+    """Take away what the learner has stored of the model m."""
+    with log.transaction() as transaction:
+        transaction.remove(snapshots.state_name("m"))

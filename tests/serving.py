@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -82,9 +83,18 @@ class Serving:
         return code
 
     def _forget(self) -> None:
-        """Leave its process number to others: what is still listed is killed in the end."""
+        """Leave its process number to others: what is still listed may be killed in the end."""
         with contextlib.suppress(ValueError):
             STARTED.remove(self)
+
+
+@contextlib.contextmanager
+def all_ended() -> Iterator[None]:
+    """Kill what was started beside the block and is still there; what others started before it is theirs."""
+    before = list(STARTED)
+    yield
+    for started in [each for each in STARTED if each not in before]:
+        started.kill()
 
 
 def children(parent: int) -> list[int]:

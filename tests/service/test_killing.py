@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from clicking import Say, Tally, User, tally
 from database import Database
-from serving import STARTED, Serving, children
+from serving import Serving, all_ended, children
 
 NETWORK: dict[str, Any] = {"n_features": 5, "ranker": "p2neurrank", "settings": {"widths": [16, 16]}, "places": 4}
 BETWEEN_CHECKS = 10  # kills
@@ -22,9 +22,8 @@ BETWEEN_CHECKS = 10  # kills
 
 @pytest.fixture(autouse=True)
 def all_end() -> Iterator[None]:
-    yield
-    while STARTED:
-        STARTED.pop().kill()
+    with all_ended():
+        yield
 
 
 def n_answers(users: Sequence[User]) -> int:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,13 +7,26 @@ import jax
 import numpy as np
 import pytest
 import small
-from service_small import PLACES, bits, clicked, created, impression, learned, lived, rows, served, shown, spec
+from service_small import (
+    PLACES,
+    append,
+    bits,
+    clicked,
+    created,
+    impression,
+    learned,
+    lived,
+    rows,
+    served,
+    shown,
+    spec,
+    versions,
+)
 
-from perturank import storage
 from perturank.core import Interaction, Query
-from perturank.service import changing, resuming, snapshots
+from perturank.service import changing, snapshots
 from perturank.service import learner as learning
-from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack, Snapshot
+from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack
 from perturank.service.keeping import Keeper
 from perturank.service.leading import Superseded
 from perturank.service.learner import Learner
@@ -22,23 +34,13 @@ from perturank.service.lessons import roomy
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.refusals import NotReady
-from perturank.service.replaying import rebuilt, recalled, same_as_stored, whole
+from perturank.service.replaying import rebuilt, same_as_stored, whole
 from perturank.service.retention import Retention
-from perturank.service.sealing import fresh, source_seal
+from perturank.service.sealing import source_seal
 from perturank.service.state import State
 from perturank.simulation import LEARNING, streams
 
 MODELS = ["pdgd-linear", "p2neurrank", "p2linrank", "dbgd-linear"]
-
-
-def append(log: Log, *entries: object) -> None:
-    with log.transaction() as transaction:
-        for entry in entries:
-            transaction.append("m", entry)  # type: ignore[arg-type]
-
-
-def versions(log: Log) -> list[int]:
-    return [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
 
 
 @pytest.mark.parametrize("ranker", MODELS)
@@ -86,82 +88,6 @@ def test_one_list_at_a_time_is_what_the_library_learns(log: Log) -> None:
         by_hand = by_hand.learn(Interaction.of(query, ranking, clicks), key)
     for found, expected in zip(small.arrays(learner.states["m"].ranker), small.arrays(by_hand), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> None:
-    chosen = spec("p2neurrank")
-    created(log, ranker="p2neurrank")
-    first = Learner(log)
-    lived(log, chosen, 5)
-    first.step()
-    open_ones = [served(log, chosen, seed) for seed in (20, 21)]
-    lived(log, chosen, 2, 30)
-    first.catch_up()  # two wait for clicks, two for a batch
-    first.close()
-    assert log.stored(snapshots.state_name("m")) is not None
-    second = Learner(log)
-    assert second.position == log.tail()
-    clicked(log, open_ones[0], 1)
-    assert second.step() == 3
-    append(log, Closed(log.tail()))
-    assert second.step() == 1
-    report = rebuilt(log, "m")
-    assert (report.checked, report.differs) == (3, None)
-
-
-def test_a_model_that_stands_still_does_not_send_a_restart_back_to_the_first_record(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("perturank.service.learner.FAR_BEHIND", 20)
-    created(log, "idle", ranker="p2linrank")
-    shown_once = created(log, "shown", ranker="p2linrank")
-    waiting = served(log, spec("p2linrank"), 40, "shown", shown_once)
-    active = created(log)
-    first = Learner(log)
-    for start in range(0, 30, 3):
-        lived(log, spec(), 3, start, generation=active)
-        first.step()
-    second = Learner(log)  # the first was killed: it has not closed
-    assert second.position > log.tail() - 2 * 20
-    clicked(log, waiting, 2, "shown")
-    lived(log, spec("p2linrank"), 2, 50, "idle", generation=1)
-    lived(log, spec(), 2, 60, generation=active)
-    assert second.step() == 5
-    for model, n in (("idle", 1), ("shown", 1), ("m", 11)):
-        report = rebuilt(log, model)
-        assert (report.checked, report.differs) == (n, None)
-        assert small.same_bits(report.state.ranker, second.states[model].ranker)
-
-
-def test_a_damaged_state_is_passed_over(log: Log) -> None:
-    created(log)
-    learner = Learner(log)
-    lived(log, spec(), 3)
-    learner.step()
-    learner.close()
-    name = snapshots.state_name("m")
-    content = log.stored(name)
-    assert content is not None
-    for damaged in (content[:-4] + b"abcd", content[:50], b""):
-        with log.transaction() as transaction:
-            transaction.store(name, damaged)
-        assert resuming.restored(log, "m", recalled(log), name) is None
-        other = Learner(log)
-        other.catch_up()
-        assert bits(other) == bits(learner)
-
-
-def test_a_crash_between_batch_and_version_loses_and_repeats_nothing(log: Log) -> None:
-    created(log)
-    first = Learner(log)
-    lived(log, spec(), 3)
-    first.catch_up()
-    append(log, Batch(first.position, 3, []))  # and then the learner dies
-    second = Learner(log)
-    second.step()
-    assert second.states["m"].learned == 3
-    assert versions(log) == [1]
-    assert rebuilt(log, "m").differs is None
 
 
 def test_a_learner_that_lost_its_place_cannot_write(log: Log) -> None:
@@ -322,86 +248,6 @@ def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> Non
     assert rebuilt(log, "m").differs is None
 
 
-def test_a_source_that_has_had_its_say_has_had_it_after_a_restart_too(log: Log) -> None:
-    chosen = spec(cap=2)
-    created(log, cap=2)
-    first = Learner(log)
-    lived(log, chosen, 2, source="bot")
-    assert first.step() == 2
-    first.close()
-    lived(log, chosen, 2, 10, source="bot")
-    lived(log, chosen, 1, 20, source="user")
-    second = Learner(log)
-    assert second.position > 0  # it goes on from a stored state, not from the first record
-    assert second.step() == 1
-    content = log.stored(snapshots.state_name("m"))
-    assert content is not None
-    assert b"bot" not in resuming.opened(content, "it")
-
-
-def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) -> None:
-    created(log, ranker="p2linrank")
-    name = fresh(log.tail())
-    with log.transaction() as transaction:
-        assert give_feedback(transaction, "m", name, ["c"], False) == "early"
-    lived(log, spec("p2linrank"), 1)
-    first = Learner(log)
-    first.step()
-    shown(log, impression(), name=name)
-    first.catch_up()
-    first.close()
-    second = Learner(log)
-    append(log, Closed(log.tail()))
-    assert second.step() == 1
-    before = bits(second)
-    with log.transaction() as transaction:
-        transaction.remove(snapshots.state_name("m"))
-    again = Learner(log)
-    again.catch_up()
-    assert bits(again) == before
-    assert rebuilt(log, "m").differs is None
-
-
-def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(log: Log) -> None:
-    created(log, ranker="p2linrank")
-    name = fresh(log.tail())
-    with log.transaction() as transaction:
-        assert give_feedback(transaction, "m", name, ["c"], True) == "early"
-    shown(log)  # waits, so that the log is needed from here on
-    shown(log, impression(1), name=name)
-    first = Learner(log)
-    assert first.step() == 1
-    first.close()
-    append(log, Closed(log.tail()))
-    second = Learner(log)
-    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
-    assert second.step() == 1
-    assert rebuilt(log, "m").differs is None
-
-
-def test_a_state_that_an_earlier_version_stored_reads_again_what_waits(log: Log) -> None:
-    created(log)
-    name = served(log, spec(), 1)
-    lived(log, spec(), 2, 5)
-    first = Learner(log)
-    first.step()
-    with log.transaction() as transaction:
-        give_feedback(transaction, "m", name, [], False)
-    first.close()
-    content = log.stored(snapshots.state_name("m"))
-    assert content is not None
-    arrays, header = storage.unpacked(resuming.opened(content, "it"), "it")
-    del arrays[resuming.OPEN]
-    with log.transaction() as transaction:
-        transaction.store(snapshots.state_name("m"), zlib.compress(storage.packed(arrays, header)))
-    second = Learner(log)
-    assert second.position > 0
-    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
-    append(log, Closed(log.tail()))
-    assert second.step() == 1
-    assert rebuilt(log, "m").differs is None
-
-
 def test_shadow_lists_teach_only_those_that_need_no_memo(log: Log) -> None:
     for number, (ranker, n) in enumerate([("pdgd-linear", 0), ("p2linrank", 1)]):
         model = str(number)
@@ -464,22 +310,6 @@ def test_batches_of_a_fixed_size_and_the_cap_hold_where_a_window_closes_over_man
     assert rebuilt(log, "m").differs is None
 
 
-def test_a_restart_between_two_batches_that_one_record_completed_goes_on_with_the_second(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learning, "MOST_AT_ONCE", 3)
-    created(log, batch=3)
-    for seed in range(8):
-        served(log, spec(), seed)
-    append(log, Closed(log.tail()))
-    for n in (3, 3, 0):
-        learner = Learner(log)
-        assert learner.step() == n
-        learner.close()
-    report = rebuilt(log, "m")
-    assert (report.state.learned, len(report.state.queue), report.differs) == (6, 2, None)
-
-
 def test_a_backlog_is_learned_in_steps_each_with_its_version(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "MOST_AT_ONCE", 4)
     created(log)
@@ -520,23 +350,6 @@ def test_a_batch_is_not_written_where_a_wish_has_taken_some_of_it_away(log: Log)
     assert not log.all_of("m", Batch)
     assert learner.step() == 2
     assert rebuilt(log, "m").differs is None
-
-
-def test_a_model_whose_state_lies_further_back_does_not_disturb_another(log: Log) -> None:
-    created(log)
-    position = created(log, "n")
-    learner = Learner(log)
-    for turn in range(3):
-        lived(log, spec(), 2, 10 * turn)
-        learner.step()
-    learner.close()
-    with log.transaction() as transaction:
-        transaction.remove(snapshots.state_name("n"))
-    lived(log, spec(), 1, 50, "n", generation=position)
-    again = Learner(log)
-    assert again.position < again.states["m"].at
-    assert again.step() == 1
-    assert bits(again) == bits(learner)
 
 
 def test_a_batch_that_does_not_fit_what_was_read_stops_the_learner(log: Log) -> None:

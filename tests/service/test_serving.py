@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 from clicking import DOCUMENTS, User, exported, tally
 from service_small import rows
-from serving import SPEC, STARTED, Serving, children, is_running, run
+from serving import SPEC, Serving, all_ended, children, is_running, run
 
 
 @pytest.fixture(autouse=True)
 def all_end() -> Iterator[None]:
-    yield
-    while STARTED:
-        STARTED.pop().kill()
+    with all_ended():
+        yield
 
 
 def test_it_serves_learns_and_stops_when_asked(tmp_path: Path) -> None:
