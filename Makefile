@@ -29,7 +29,7 @@ test: check  ## run the checks and all tests
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
-test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests: a quarter of an hour
+test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests
 	@scripts/make-postgres
 	$(BIN)/pytest -n 0 --long -m long
 
