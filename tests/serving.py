@@ -103,6 +103,18 @@ def children(parent: int) -> list[int]:
     return [int(word) for word in listed.stdout.split()]
 
 
+def rebuilding(parent: int) -> int:
+    """Wait for the child of this process that rebuilds a version, and return it."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        for child in children(parent):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if b"replay" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return child
+        time.sleep(0.01)
+    raise AssertionError("nobody rebuilds")
+
+
 def is_running(process: int) -> bool:
     """Return whether this process is there, and not only its exit code."""
     try:

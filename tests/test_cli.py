@@ -142,7 +142,7 @@ def test_data_says_what_is_in_each_split(small: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["simulate", "rankers", "users", "datasets", "data", "reproduce", "report", "merge", "bench"]
+    "command", ["simulate", "rankers", "users", "datasets", "data", "reproduce", "report", "merge", "bench", "replay"]
 )
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = run(command, "--help")

@@ -56,6 +56,26 @@ def test_a_model_that_is_not_what_the_log_says_is_told_by_the_exit_code(url: str
     assert run("log", "verify", "--log", f"sqlite:///{path}").exit_code == 1
 
 
+def test_a_published_version_is_rebuilt_into_a_file_or_to_stdout(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log, ranker="p2linrank")
+    first = learned(log, spec("p2linrank"), 1).states["m"].ranker
+    assert first is not None
+    learned(log, spec("p2linrank"), 1, start=3)
+    words, out = ("replay", "--log", log.url, "--model", "m", "--version", "1"), tmp_path / "first"
+    log.close()
+    done = run(*words, "--out", str(out))
+    digest = snapshots.digest(first, whole=True).hex()
+    assert json.loads(done.stdout) == {"model": "m", "version": 1, "digest": digest}
+    assert snapshots.digest(storage.load(out), whole=True).hex() == digest
+    piped = run(*words, "--out", "-")
+    assert piped.stdout_bytes == out.read_bytes() == snapshots.file_bytes(first, "m", 1)
+    assert piped.stderr == done.stdout
+    newest = run(*words[:-2], "--out", "-")
+    assert json.loads(newest.stderr)["version"] == 2
+    assert storage.unpacked(newest.stdout_bytes, "it")[1]["ranker"] == "p2linrank"
+
+
 def test_what_another_ranker_would_have_learned(url: str) -> None:
     done = run("replay", "--log", url, "--ranker", "p2linrank", "--set", "n_rankers=3")
     assert json.loads(done.stdout)["learned"] == 4, done.stderr
@@ -121,6 +141,11 @@ def test_mistakes_are_one_line(url: str, tmp_path: Path) -> None:
         ("replay", "--log", url, "--model", "other"),
         ("replay", "--log", url, "--verify", "--at", "3"),
         ("replay", "--log", url, "--set", "a=1"),
+        ("replay", "--log", url, "--version", "2"),
+        ("replay", "--log", url, "--version", "0"),
+        ("replay", "--log", url, "--version", "1", "--at", "3"),
+        ("replay", "--log", url, "--version", "1", "--verify"),
+        ("replay", "--log", url, "--version", "1", "--ranker", "random"),
         ("log", "compact", "--log", url),
         ("log", "compact", "--log", url, "--keep", "soon"),
         ("log", "erase", "alice", "--log", url, "--model", "other"),

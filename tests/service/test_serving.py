@@ -8,13 +8,17 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from clicking import DOCUMENTS, User, exported, tally
 from service_small import rows
-from serving import SPEC, Serving, all_ended, children, is_running, run
+from serving import SPEC, Serving, all_ended, children, is_running, rebuilding, run
+
+from perturank.service.log.sqlite import SqliteLog
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +97,41 @@ def test_the_learner_ends_with_its_parent(tmp_path: Path) -> None:
     while time.monotonic() < serving_end and is_running(learner):
         time.sleep(0.05)
     assert not is_running(learner)
+
+
+@contextlib.contextmanager
+def asked_for_a_file(serving: Serving) -> Iterator[tuple[int, Future[httpx.Response]]]:
+    """Yield the child that makes a file, which waits for the log, and the answer that waits for the child."""
+    with serving.client() as client:
+        client.put_model("m", **SPEC)
+        shown = client.rank(DOCUMENTS, model="m")
+        assert client.feedback(shown.impression, shown.ids[:1], model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] == 1)
+    with ThreadPoolExecutor(1) as threads, SqliteLog(serving.folder / "perturank.db").transaction():
+        asked = threads.submit(httpx.get, f"{serving.url}/v1/models/m/file", timeout=60)
+        yield rebuilding(serving.process.pid), asked
+
+
+def test_the_child_that_makes_a_file_ends_with_its_parent(tmp_path: Path) -> None:
+    serving = Serving(tmp_path).ready()
+    with asked_for_a_file(serving) as (child, asked):
+        serving.process.kill()  # the parent alone
+        serving.process.wait()
+        assert isinstance(asked.exception(60), httpx.TransportError)
+        end = time.monotonic() + 20  # the log it would wait for longer
+        while time.monotonic() < end and is_running(child):
+            time.sleep(0.05)
+        assert not is_running(child)
+
+
+def test_told_to_stop_it_ends_the_child_that_makes_a_file_and_says_so(tmp_path: Path) -> None:
+    serving = Serving(tmp_path).ready()
+    with asked_for_a_file(serving) as (child, asked):
+        serving.process.terminate()
+        answer = asked.result(60)
+        assert (answer.status_code, answer.json()["title"]) == (503, "the service is about to stop")
+        assert not is_running(child)
+    assert serving.process.wait(60) == 0
 
 
 def test_a_learner_that_dies_is_started_again(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +14,13 @@ from perturank.cli.later import replaying, running, snapshots, spec, storage
 from perturank.cli.printing import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
+from perturank.service import children
+from perturank.service.refusals import Refused
 from perturank.service.retention import Retention
+
+if TYPE_CHECKING:
+    from perturank.service.log import Log
+    from perturank.service.spec import Spec
 
 LogUrl = Annotated[str, typer.Option("--log", envvar="PERTURANK_LOG", help="sqlite:///FILE or postgresql://…")]
 KeepSpan = Annotated[str | None, typer.Option("--keep", help="Records kept before the newest: 30d, 12h, 90s.")]
@@ -22,6 +29,7 @@ KeepImpressions = Annotated[
 ]
 DEFAULT_LOG = "sqlite:///perturank.db"
 NOTHING_COMPARED = 3  # exit code
+STDOUT = Path("-")
 
 
 def learn(
@@ -54,28 +62,63 @@ def replay(
         bool, typer.Option("--verify", help="Compare every version; exit code 1: bits differ, 3: no version.")
     ] = False,
     at: Annotated[int | None, typer.Option(help="Stop at this position.", min=1)] = None,
+    version: Annotated[int | None, typer.Option(help="Rebuild this published version.", min=1)] = None,
     ranker: Annotated[str | None, typer.Option(help="What would this one have learned?")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, as name=value.")] = None,
     seed: Annotated[int, typer.Option(help="Of the other ranker.", min=0)] = 1,
-    out: Annotated[Path | None, typer.Option(help="Write the rebuilt ranker to this file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the rebuilt ranker to this file; -: to stdout.")] = None,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
 ) -> None:
-    """Rebuild a model from the log alone, to the very same bits."""
+    """Rebuild a model from the log alone, to the very same bits.
+
+    [bold]Examples[/bold]
+
+    perturank replay --model books --verify
+
+    perturank replay --model books --version 7 --out books-7.safetensors
+    """
+    if with_parent:
+        children.stay_with_parent()
     machine.pin_threads(threads)
     if verify and (ranker is not None or at is not None):
         raise BadInput("--verify compares with the newest version", "leave out --at and --ranker")
+    if version is not None and (verify or at is not None or ranker is not None):
+        raise BadInput("--version rebuilds what was published", "leave out --verify, --at and --ranker")
     if changes and ranker is None:
         raise BadInput("--set changes another ranker", "name it with --ranker")
-    opened = logs.open_log(log)
     try:
-        instead = None if ranker is None else spec.Spec.other(ranker, named_values(changes or []), seed)
-        report = replaying.rebuilt(opened, model, at=at, instead=instead)
-        whole = report.differs is None and (not verify or replaying.same_as_stored(opened, report))
-    finally:
-        opened.close()
+        with contextlib.closing(logs.open_log(log)) as opened:
+            if version is not None:
+                _write_version(opened, model, version, out)
+            else:
+                instead = None if ranker is None else spec.Spec.other(ranker, named_values(changes or []), seed)
+                _write_replayed(opened, model, at, instead, verify, out)
+    except Refused as refused:
+        if not with_parent:
+            raise
+        to_programs(refused.told())
+        raise typer.Exit(children.REFUSED) from None
+
+
+def _write_version(opened: Log, model: str, version: int, out: Path | None) -> None:
+    """Rebuild a published version, as the service gives it in a file."""
+    rebuilt = replaying.whole(opened, model, version)
+    if out is not None:
+        _write(snapshots.file_bytes(rebuilt, model, version), out)
+    said = {"model": model, "version": version, "digest": snapshots.digest(rebuilt, whole=True).hex()}
+    to_programs(said, beside=out == STDOUT)
+
+
+def _write_replayed(
+    opened: Log, model: str, at: int | None, instead: Spec | None, verify: bool, out: Path | None
+) -> None:
+    """Follow the log to a position or to its end, and say what was met; what differs is told by the exit code."""
+    report = replaying.rebuilt(opened, model, at=at, instead=instead)
+    whole = report.differs is None and (not verify or replaying.same_as_stored(opened, report))
     state = report.state
     if out is not None:
-        storage.save(report.ranker, out)
+        _write(snapshots.state_bytes(report.ranker), out)
     said: dict[str, Any] = {
         "model": model,
         "position": state.at,
@@ -84,7 +127,7 @@ def replay(
         "digest": snapshots.digest(report.ranker, whole=True).hex(),
     }
     same = {"versions_compared": report.checked, "same_bits": whole if report.checked else None}
-    to_programs(said | {"begins": report.begins} | (same if verify else {}))
+    to_programs(said | {"begins": report.begins} | (same if verify else {}), beside=out == STDOUT)
     if verify and not whole:
         which = "the newest version" if report.differs is None else f"version {report.differs}"
         typer.echo(f"{which} is not what the log makes of the model", err=True)
@@ -92,3 +135,10 @@ def replay(
     if verify and report.checked == 0:
         typer.echo(f"nothing was compared: the log holds no version of model {model!r} yet", err=True)
         raise typer.Exit(NOTHING_COMPARED)
+
+
+def _write(content: bytes, out: Path) -> None:
+    if out == STDOUT:
+        typer.echo(content, nl=False)
+    else:
+        storage.put(out, content)

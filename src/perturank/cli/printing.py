@@ -27,9 +27,9 @@ def to_people(shown: RenderableType, width: int = WIDTH) -> None:
     console.print(shown, width=min(console.width, width))
 
 
-def to_programs(value: Any) -> None:
-    """Print one JSON value on a line of its own."""
-    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+def to_programs(value: Any, *, beside: bool = False) -> None:
+    """Print one JSON value on a line of its own; `beside`: on stderr, where stdout is a file."""
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False), err=beside)
 
 
 def progress(counts: bool = True) -> Progress:

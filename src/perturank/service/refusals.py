@@ -15,6 +15,10 @@ class Refused(BadInput):
         super().__init__(what, remedy)
         self.what, self.remedy = what, remedy
 
+    def told(self) -> dict[str, str]:
+        """Return it in words that another process can make it of again."""
+        return {"kind": self.kind, "what": self.what, "remedy": self.remedy}
+
 
 class Unauthorised(Refused):
     """No key, or a key that nobody knows."""
@@ -72,3 +76,9 @@ class LogFull(Refused):
     """The log could not be written; nothing of the request was kept."""
 
     status, kind = 507, "log-full"
+
+
+def retold(kind: str, what: str, remedy: str) -> Refused:
+    """Return a refusal that was told by another process."""
+    kinds: list[type[Refused]] = [Refused, *Refused.__subclasses__()]
+    return next(each for each in kinds if each.kind == kind)(what, remedy)

@@ -103,7 +103,8 @@ def _whole(log: Log, model: str, version: int, kept: dict[int, Ranker]) -> Ranke
         return base.ranker
     state = _followed(log, model, at, kept)
     if state.ranker is None or state.at > at or not _is(state, published):
-        raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", "a newer one can be")
+        remedy = f"versions from {base.version} on can be" if base.version else "a newer one can be"
+        raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", remedy)
     return state.ranker
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import threading
 import time
 from types import FrameType
 
 from perturank import machine
 from perturank.errors import BadInput
+from perturank.service import children
 from perturank.service.foresight import Foresight
 from perturank.service.leading import Superseded
 from perturank.service.learner import Learner
@@ -24,7 +23,6 @@ SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty lessons
 A_LOT = 16 * AT_ONCE  # impressions found by one look: after so many there is no time to lose
 SECONDS_FOR_OTHERS = 0.05  # to write, between two looks that take records out
-NICENESS = 5
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
 
 
@@ -54,8 +52,7 @@ def learn(
     """Learn from the log as it grows; `once`: until there is nothing more to learn."""
     write_lines()
     if with_parent:
-        _step_back()
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        children.stay_with_parent()
     stop = Stop()
     while not stop.is_set():
         try:
@@ -99,17 +96,3 @@ def _pause(learner: Learner, n: int) -> float:
     """Return how long to wait after a look that found so many impressions to learn."""
     pause, many = (SECONDS_IN_STEP, AT_ONCE) if learner.is_in_step else (SECONDS_BETWEEN_LOOKS, A_LOT)
     return pause if n < many else 0.0
-
-
-def _step_back() -> None:
-    """Keep to one core, and leave it to whoever answers requests: learning, and compiling above all, can wait."""
-    os.nice(NICENESS)
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-
-
-def _end_with_parent() -> None:
-    """Wait for the end of stdin, which the parent holds open: it ends however the parent does."""
-    while os.read(sys.stdin.fileno(), 4096):  # not by its buffer, whose lock would be held when the process ends
-        pass
-    os._exit(0)  # the log is whole at any moment: nothing need be finished

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from perturank.core import Ranker
-from perturank.service import changing, counting, listing, replaying, snapshots
+from perturank.service import changing, counting, listing, snapshots
 from perturank.service.entries import Changed, Impression, Record
+from perturank.service.filing import Filing
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
 from perturank.service.log.committing import Committer
 from perturank.service.log.effects import Status, close_windows, give_feedback
 from perturank.service.packing import packed
 from perturank.service.propensity import probability
-from perturank.service.refusals import NotKnown, NotReady, Refused
+from perturank.service.refusals import NotKnown, Refused
 from perturank.service.sealing import fresh, opened, sealed, source_seal
 from perturank.service.settings import ServeSettings
 from perturank.service.spec import Mode, Spec
@@ -50,7 +50,7 @@ class Service:
         self.windows = Windows()
         self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
         self._reading, self._closed = threading.RLock(), False
-        self._rebuilding = threading.Lock()
+        self._filing = Filing(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
         for held in self.host.all():  # what was shown before we started
@@ -210,19 +210,9 @@ class Service:
     def file(self, model: str, *, history: bool = True) -> bytes:
         """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""
         held = self.host.get(model)
-        ranker = held.ranker
-        if history and held.version and snapshots.has_history(ranker):
-            ranker = self._whole(model, held.version)
-        return snapshots.state_bytes(ranker, model=model, learned_version=held.version, history=history)
-
-    def _whole(self, model: str, version: int) -> Ranker:
-        """Return a version with its history; one at a time, so that neither memory nor threads run out."""
-        if not self._rebuilding.acquire(blocking=False):
-            raise NotReady("the file of a model is being made", "ask again when that is done")
-        try:
-            return replaying.whole(self.log, model, version)
-        finally:
-            self._rebuilding.release()
+        if history and held.version and snapshots.has_history(held.ranker):
+            return self._filing.whole(model, held.version)
+        return snapshots.file_bytes(held.ranker, model, held.version, history=history)
 
     def close(self) -> None:
         """Finish what is under way; nobody reads the log any more, so that it can be closed."""

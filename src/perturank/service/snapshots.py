@@ -59,6 +59,11 @@ def state_bytes(ranker: Ranker, beside: Mapping[str, np.ndarray] | None = None, 
     return storage.packed(storage.arrays_of(ranker) | dict(beside or {}), storage.header_of(ranker) | header)
 
 
+def file_bytes(ranker: Ranker, model: str, version: int, *, history: bool = True) -> bytes:
+    """Return a version as a file that `perturank.load` reads; it says whether its history is in it."""
+    return state_bytes(ranker, model=model, learned_version=version, history=history)
+
+
 def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Ranker, dict[str, Any]]:
     """Return a ranker from its bytes, and the header; with its spec, what serving does not need may be missing."""
     arrays, header = storage.unpacked(content, name)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,22 +19,22 @@ from starlette.applications import Starlette
 
 from perturank import machine
 from perturank.errors import BadInput
+from perturank.service import children
 from perturank.service.api.added import Added
 from perturank.service.api.application import application
 from perturank.service.api.connection import Connection
 from perturank.service.lines import lines, write_lines
-from perturank.service.log.opening import SQLITE, open_log
+from perturank.service.log.opening import open_log
+from perturank.service.log.sqlite import SQLITE
 from perturank.service.log.wal import n_unfinished_bytes
 from perturank.service.service import DEFAULT, Service
 from perturank.service.settings import ServeSettings
 
 SECONDS_TO_DRAIN = 10
 SECONDS_TO_A_SWITCH = 2e-4  # between threads: the one that writes waits for its turn after every statement
-SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_START_AGAIN = 1.0
 MOST_SECONDS_TO_START_AGAIN = 30.0  # where no process can be started at all
 SECONDS_BETWEEN_REQUESTS = 75  # on one connection: load balancers keep theirs for 60, and should be the first to end it
-COMMAND = "from perturank.cli import main; main()"
 ROWS = [[0.1, 2.0], [0.3, 1.0]]
 MODEL = '{"n_features": 2}'
 MOST_TO_TYPE = 100  # features of a document in a command that somebody may want to read
@@ -134,7 +132,7 @@ def _address(listening: socket.socket) -> str:
 
 @contextmanager
 def _learner(settings: ServeSettings) -> Iterator[None]:
-    """Run a learner beside the block: started afresh, not forked, since JAX has threads; it ends with us."""
+    """Run a learner beside the block: started afresh, and ending with us."""
     if settings.learner == "none":
         yield
         return
@@ -150,37 +148,26 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
 
 def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
     """Start a learner, and another one when it dies, or when none could be started."""
-    command = [sys.executable, "-c", COMMAND, "learn", "--with-parent"]
-    command += [] if settings.keep is None else ["--keep", settings.keep]
-    command += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
-    environment = os.environ | {
-        "PERTURANK_LOG": settings.log
-    }  # others may read a command line, and the address a password
+    words = ["learn"]
+    words += [] if settings.keep is None else ["--keep", settings.keep]
+    words += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
     pause = SECONDS_TO_START_AGAIN
     while not stopping.is_set():
         try:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+            child = children.started(*words, log=settings.log)
         except OSError as error:  # too many files or processes, too little memory: it may pass
             lines.error("the learner cannot be started (%s); it is tried again in %g seconds", error, pause)
             stopping.wait(pause)
             pause = min(2 * pause, MOST_SECONDS_TO_START_AGAIN)
             continue
         pause = SECONDS_TO_START_AGAIN
-        while child.poll() is None and not stopping.wait(SECONDS_BETWEEN_LOOKS):
+        while child.poll() is None and not stopping.wait(children.SECONDS_BETWEEN_LOOKS):
             pass
         if stopping.is_set():
-            _ended(child)
+            children.end(child)
         else:
             lines.warning("the learner ended with code %d; another one starts", child.returncode)
             stopping.wait(SECONDS_TO_START_AGAIN)
-
-
-def _ended(child: subprocess.Popen[bytes]) -> None:
-    child.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(SECONDS_TO_DRAIN)
-    child.kill()
-    child.wait()
 
 
 def welcome(address: str, settings: ServeSettings, n_features: int | None) -> str:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 import small
 from service_small import rows
+from serving import rebuilding
 from starlette.testclient import TestClient
 
 from perturank import storage
@@ -228,10 +232,26 @@ def test_a_file_carries_its_history_and_goes_on_learning_anywhere(http: TestClie
 def test_one_file_with_its_history_is_made_at_a_time(http: TestClient, service: Service) -> None:
     http.put("/v1/models/m", json=SPEC | {"ranker": "p2linrank"})
     learned(http, service, 1)
-    with service._rebuilding:
-        assert http.get("/v1/models/m/file").status_code == 503
-        assert http.get("/v1/models/m/file?history=false").status_code == 200
-    assert http.get("/v1/models/m/file").status_code == 200
+    with ThreadPoolExecutor(1) as threads:
+        with service.log.transaction():  # for which the child waits
+            first = threads.submit(http.get, "/v1/models/m/file")
+            rebuilding(os.getpid())
+            assert http.get("/v1/models/m/file").status_code == 503
+            assert http.get("/v1/models/m/file?history=false").status_code == 200
+        assert first.result().status_code == 200
+
+
+def test_a_file_whose_child_dies_is_to_be_asked_for_again(
+    http: TestClient, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    http.put("/v1/models/m", json=SPEC | {"ranker": "p2linrank"})
+    learned(http, service, 1)
+    with ThreadPoolExecutor(1) as threads, service.log.transaction():
+        asked = threads.submit(http.get, "/v1/models/m/file", headers={"x-request-id": "mine"})
+        os.kill(rebuilding(os.getpid()), signal.SIGKILL)
+        answer = asked.result()
+    assert (answer.status_code, answer.json()["title"]) == (503, "the model's file could not be made")
+    assert [line.request for line in caplog.records if "code -9" in line.getMessage()] == ["mine"]  # type: ignore[attr-defined]
 
 
 def test_a_file_without_history_ranks_alike_and_is_not_brought_back(http: TestClient, service: Service) -> None:

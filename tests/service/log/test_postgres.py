@@ -214,7 +214,7 @@ def test_a_process_stopped_inside_a_transaction_keeps_nobody_from_writing_for_lo
         "    print('here', flush=True)\n"
         "    time.sleep(1000)\n"
     )
-    stopped = subprocess.Popen([sys.executable, "-c", program, log._url], stdout=subprocess.PIPE, text=True)
+    stopped = subprocess.Popen([sys.executable, "-c", program, log.url], stdout=subprocess.PIPE, text=True)
     assert stopped.stdout is not None
     assert stopped.stdout.readline() == "here\n"
     stopped.send_signal(signal.SIGSTOP)
@@ -231,7 +231,7 @@ def test_another_learner_takes_over_soon_after_the_one_that_leads_is_killed(
     database: Database, say: Callable[[str], None]
 ) -> None:
     log = PostgresLog(database.fresh())
-    command = [sys.executable, "-c", "from perturank.cli import main; main()", "learn", "--log", log._url]
+    command = [sys.executable, "-c", "from perturank.cli import main; main()", "learn", "--log", log.url]
 
     def wait(holds: Callable[[], bool]) -> float:
         begun = time.monotonic()

@@ -52,6 +52,10 @@ class Log(Protocol):
     """The log. Reading needs no transaction and sees only what is committed."""
 
     @property
+    def url(self) -> str:
+        """The address under which another process of this machine opens it; it may hold a password."""
+
+    @property
     def secret(self) -> bytes:
         """The key of the seals on impressions' names."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perturank.errors import BadInput
 from perturank.service.log import Log
-from perturank.service.log.sqlite import SqliteLog
+from perturank.service.log.sqlite import SQLITE, SqliteLog
 from perturank.service.settings import without_password
 
 try:  # an extra of its own
@@ -16,7 +16,6 @@ except ModuleNotFoundError as error:
         raise
     postgres = None  # type: ignore[assignment]
 
-SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 
 

@@ -74,7 +74,7 @@ class PostgresLog:
     """A log in a database."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        self._url = url
+        self.url = url
         self._connections = Connections(partial(_connected, url), lambda connection: connection.closed)
         self._connection = self._connections.mine
         self._lead: psycopg.Connection[Any] | None = None
@@ -89,10 +89,10 @@ class PostgresLog:
         try:
             self._make(self._connection(), create)
         except NotReady as error:
-            why = _reason(error.__cause__, self._url)
+            why = _reason(error.__cause__, self.url)
             raise BadInput(f"the database cannot be reached: {why}", "check that it runs and its address") from None
         except psycopg.Error as error:
-            raise BadInput(f"the database cannot hold the log: {_reason(error, self._url)}") from None
+            raise BadInput(f"the database cannot hold the log: {_reason(error, self.url)}") from None
 
     def _make(self, connection: psycopg.Connection[Any], create: bool) -> None:
         with connection.transaction():
@@ -205,7 +205,7 @@ class PostgresLog:
 
     def _give_back(self) -> None:
         try:
-            with closing(_connected(self._url)) as connection:
+            with closing(_connected(self.url)) as connection:
                 connection.execute("SET statement_timeout = 0")
                 connection.execute("VACUUM perturank_log, perturank_blobs")
         except (NotReady, psycopg.Error) as error:
@@ -224,7 +224,7 @@ class PostgresLog:
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock; the database frees it when the connection ends."""
         if self._lead is None or self._lead.closed:
-            self._lead = _connected(self._url)
+            self._lead = _connected(self.url)
         try:
             if _leads(self._lead):  # held locks are counted; one is enough
                 return True

@@ -27,6 +27,7 @@ T = TypeVar("T")
 FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes
 SECONDS_TO_LEAD, TRIES_TO_LEAD = 0.1, 10
+SQLITE = "sqlite:///"  # how addresses of such logs begin
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
 ROWS_AT_ONCE = 64  # to a statement: SQLite counts its variables
 LAST = "\U0010ffff"  # no name goes on with it
@@ -66,6 +67,11 @@ class SqliteLog:
         except (OSError, sqlite3.DatabaseError) as error:
             raise BadInput(f"{path} cannot be opened as a log ({error})", "name another file, or a backup") from None
         self.secret: bytes = self._meta("secret")
+
+    @property
+    def url(self) -> str:
+        """The address under which any process of this machine opens it."""
+        return f"{SQLITE}{self.path.absolute()}"
 
     def _prepare(self) -> None:
         with _exclusive(self._connection()) as connection:
