@@ -27,10 +27,10 @@ STARTED: list[Serving] = []
 class Serving:
     """Started in a folder, where its log is; stopped gently, or with kill -9 for the whole tree."""
 
-    def __init__(self, folder: Path, log: str = "sqlite:///perturank.db", port: int = 0, **environment: str) -> None:
+    def __init__(self, folder: Path, log: str = "sqlite:///perturank.db", **environment: str) -> None:
         self.folder, self.log = folder, log
         program = [sys.executable, "-c", "from perturank.cli import main; main()"]
-        command = [*program, "serve", "--port", str(port), "--log", log]
+        command = [*program, "serve", "--port", "0", "--log", log]
         with (folder / "err.txt").open("a") as errors:
             self.process = subprocess.Popen(
                 command,
