@@ -7,7 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -45,7 +45,7 @@ class User(threading.Thread):
 
     def _try(self, client: Client) -> None:
         try:
-            self._turn(client)
+            self.turn(client)
         except httpx.TransportError:
             self._over.wait(0.05)
         except ServiceProblem as problem:
@@ -54,7 +54,8 @@ class User(threading.Thread):
                 self.surprises.append(f"{problem.status} {problem}")
             self._over.wait(0.05)
 
-    def _turn(self, client: Client) -> None:
+    def turn(self, client: Client) -> None:
+        """Ask for a list and click; after a failure, click on the same list."""
         if self._said is None:
             shown = client.rank(DOCUMENTS, model="m")
             self.shown.append(shown.impression)
@@ -80,6 +81,7 @@ class Tally:
     lost: int
     duplicated: int
     learned: int
+    records: list[dict[str, Any]] = field(repr=False)
 
     @property
     def is_whole(self) -> bool:
@@ -100,8 +102,9 @@ def tally(log: str, users: Sequence[User]) -> Tally:
         assert done.returncode == 0, done.stdout + done.stderr
     replayed = run("replay", "--log", log, "--model", "m", "--verify")
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
-    feedback = [each for each in exported(log) if each["kind"] == "feedback"]
+    records = exported(log)
+    feedback = [each for each in records if each["kind"] == "feedback"]
     found = {each["impression"]: each["clicks"] for each in feedback}
     lost = [name for name, click in acknowledged.items() if found.get(name) != [click]]
     learned = json.loads(replayed.stdout)["learned"]
-    return Tally(len(acknowledged), len(feedback), len(lost), len(feedback) - len(found), learned)
+    return Tally(len(acknowledged), len(feedback), len(lost), len(feedback) - len(found), learned, records)

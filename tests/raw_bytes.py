@@ -7,7 +7,7 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 GOOD_JSON = b'{"documents": [{"id": "a", "features": [0.5, 1]}, {"id": "b", "features": [2, -1e3]}], "top": 2}'
@@ -27,6 +27,7 @@ METHODS = [
     b"X" * 50,
     b"",
 ]
+READING = [b"GET"] * 12 + [b"HEAD"] * 3 + METHODS
 TARGETS = [
     b"/v1/models/m/%s",
     b"/v1/models/%%00/%s",
@@ -38,6 +39,17 @@ TARGETS = [
     b"/v1/models/m/%s%%0d%%0aset-cookie:x",
     b"\x00%s",
     b"*",
+]
+STREAMS = [b"/v1/live"] * 4 + [
+    b"/v1/live?x=\xff&x",
+    b"/v1/live?x=%ff&x",
+    b"/v1/live?" + b"x" * 5000,
+    b"/v1/live#x",
+    b"/v1/live/",
+    b"//v1/live",
+    b"/v1/%6cive",
+    b"/v1/live%00",
+    b"http://127.0.0.1/v1/live",
 ]
 HEADERS = [
     b"content-type: application/msgpack",
@@ -58,6 +70,7 @@ HEADERS = [
     b"nul: \x00",
     b"large: " + b"x" * 70_000,
 ]
+EVENT = b"}\n\n"  # how it ends
 LENGTHS = [b"-1", b"+5", b"1e3", b"0x10", b"99999999999999999999", b"", b"7, 7", b"\xb2", b"8000001"]
 NUMBERS = [
     b"1e999",
@@ -84,6 +97,15 @@ class Attempt:
 def attempt(chance: random.Random) -> Attempt:
     """Return the next attempt."""
     make = chance.choice([_noise, _mutated, _http, _http, _json, _json, _json, _packed, _packed, _twice])
+    return _sent(make, chance)
+
+
+def attempt_at_stream(chance: random.Random) -> Attempt:
+    """Return the next attempt at the stream of events."""
+    return _sent(chance.choice([_stream, _stream, _broken_stream]), chance)
+
+
+def _sent(make: Callable[[random.Random], bytes], chance: random.Random) -> Attempt:
     manner = chance.choices(["whole", "slow", "cut", "gone"], [90, 3, 5, 2])[0]
     return Attempt(make(chance), manner)
 
@@ -115,12 +137,14 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
     return bytes(found)
 
 
-def _http(chance: random.Random) -> bytes:
+def _http(
+    chance: random.Random, methods: Sequence[bytes] = METHODS[:4] * 3 + METHODS, targets: Sequence[bytes] = TARGETS
+) -> bytes:
     """Return a request whose method, target, headers, lengths or chunks are odd."""
-    target = chance.choice(TARGETS)
+    target = chance.choice(targets)
     target = target.replace(b"%s", chance.choice(PATHS)).replace(b"%%", b"%")
     version = chance.choice([b"HTTP/1.1"] * 5 + [b"HTTP/1.0", b"HTTP/9.9", b"HTTP/", b""])
-    head = [b" ".join([chance.choice(METHODS[:4] * 3 + METHODS), target, version])]
+    head = [b" ".join([chance.choice(methods), target, version])]
     head += [b"host: 127.0.0.1"] * chance.choice([1, 1, 1, 1, 0, 2])
     head += chance.sample(HEADERS, chance.choice([0, 1, 1, 2]))
     body = GOOD_JSON
@@ -136,6 +160,19 @@ def _http(chance: random.Random) -> bytes:
         case _:
             head.append(b"content-length: %d" % (len(body) + chance.choice([0, 0, -3, 4])))
     return chance.choice([b"\r\n", b"\r\n", b"\r\n", b"\n"]).join([*head, b"", body])
+
+
+def _broken_stream(chance: random.Random) -> bytes:
+    return _http(chance, READING, STREAMS)
+
+
+def _stream(chance: random.Random) -> bytes:
+    """Return a request for the stream that mostly is whole HTTP."""
+    body = chance.choice([b"", b"", GOOD_JSON])
+    version = chance.choice([b"HTTP/1.1"] * 4 + [b"HTTP/1.0"])
+    head = [b" ".join([chance.choice(READING), chance.choice(STREAMS), version]), b"host: 127.0.0.1"]
+    head += [b"content-length: %d" % len(body), *chance.sample(HEADERS, chance.choice([0, 0, 1]))]
+    return b"\r\n".join([*head, b"", body])
 
 
 def _json(chance: random.Random) -> bytes:
@@ -180,7 +217,10 @@ def _twice(chance: random.Random) -> bytes:
 
 
 def answer(port: int, sent: Attempt, seconds: float) -> bytes:
-    """Return all that comes back until the connection ends; TimeoutError: nothing more comes, and it does not end."""
+    """Return all that comes back until the connection ends, or the first event of a stream.
+
+    TimeoutError: nothing more comes, and it does not end.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
         try:
             _send(connection, sent)
@@ -188,7 +228,10 @@ def answer(port: int, sent: Attempt, seconds: float) -> bytes:
                 return b""
             with contextlib.suppress(OSError):  # the service may have closed it before
                 connection.shutdown(socket.SHUT_WR)
-            return b"".join(iter(lambda: connection.recv(65536), b""))
+            got = b""
+            while EVENT not in got and (part := connection.recv(65536)):
+                got += part
+            return got
         except (ConnectionError, BrokenPipeError):
             return b""  # refused before everything was sent
 

@@ -19,6 +19,7 @@ from perturank import Client
 
 SPEC: dict[str, Any] = {"n_features": 5, "ranker": "p2linrank", "places": 4}
 SECONDS = 120.0
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ (-|[A-Za-z0-9._-]{1,64}) .*")
 
 STARTED: list[Serving] = []
 
@@ -26,10 +27,10 @@ STARTED: list[Serving] = []
 class Serving:
     """Started in a folder, where its log is; stopped gently, or with kill -9 for the whole tree."""
 
-    def __init__(self, folder: Path, log: str = "sqlite:///perturank.db", port: int = 0, **environment: str) -> None:
+    def __init__(self, folder: Path, log: str = "sqlite:///perturank.db", **environment: str) -> None:
         self.folder, self.log = folder, log
         program = [sys.executable, "-c", "from perturank.cli import main; main()"]
-        command = [*program, "serve", "--port", str(port), "--log", log]
+        command = [*program, "serve", "--port", "0", "--log", log]
         with (folder / "err.txt").open("a") as errors:
             self.process = subprocess.Popen(
                 command,
@@ -67,6 +68,13 @@ class Serving:
     def client(self, **options: Any) -> Client:
         """Return a client of it, as patient as all that waits here."""
         return Client(self.url, **{"timeout": SECONDS, "patience": SECONDS} | options)
+
+    def requests_logged(self) -> set[str]:
+        """Return the ids in its log lines: each names its request, or none, and none tells of a fault of ours."""
+        lines = (self.folder / "err.txt").read_text().splitlines()
+        assert [line for line in lines if not LINE.fullmatch(line)] == []
+        assert [line for line in lines if " ERROR " in line] == []
+        return {match.group(1) for line in lines if (match := LINE.fullmatch(line))}
 
     def kill(self) -> None:
         """End every process of the tree at once, as a power cut would."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,22 @@ from perturank.results.job import Job
 from perturank.results.store import Store, digest
 from perturank.sweeps import cluster
 
-ray_cluster = pytest.importorskip("ray.cluster_utils", reason="the extra `ray` is not installed")
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+ray_cluster = pytest.importorskip("ray.cluster_utils")
+SECONDS = 300.0  # for one run, on however busy a machine: a cluster that has lost it for good would wait for ever
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait, get = ray.wait, ray.get
+
+    def waited(references: list[Any], **options: Any) -> Any:
+        ready, rest = wait(references, timeout=SECONDS, **options)
+        assert ready, f"none of {len(rest)} runs has come to its end; the cluster has {ray.cluster_resources()}"
+        return ready, rest
+
+    monkeypatch.setattr(ray, "wait", waited)
+    monkeypatch.setattr(ray, "get", partial(get, timeout=SECONDS))
 
 
 @pytest.fixture

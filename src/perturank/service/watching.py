@@ -20,6 +20,7 @@ from perturank.service.refusals import Refused
 from perturank.service.service import Service
 
 SECONDS_KEPT = 0.9  # however many look, it is found out once a second
+MINUTES_TOLD = 3  # of each model in a moment, which is sent once a second; what was before them is history
 SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # the rows that are read for each
 
 
@@ -45,7 +46,7 @@ class Watch:
     def _overview(self) -> dict[str, Any]:
         now, log = int(time.time() * 1000), self.service.log
         is_led = _or_none(log.is_led)
-        rows = _or_none(lambda: log.sums((TOTAL, MINUTE), now // 1000 - 2 * MINUTE)) or []
+        rows = _or_none(lambda: log.sums((TOTAL, MINUTE), now // 1000 - (MINUTES_TOLD - 1) * MINUTE)) or []
         models = [
             _model(held, [row for row in rows if row.model == held.name], self.lags) for held in self.service.host.all()
         ]
@@ -113,7 +114,8 @@ def _model(held: Hosted, rows: list[Sums], lags: Lags) -> dict[str, Any]:
         "newest_at": held.published_at.get(newest),
         "lag": lags.of(held.name, progress),
         "total": counting.summary(total.amounts) | {"by_place": by_place(total.amounts)},
-        "minutes": [bucket(row) for row in rows if row.span == MINUTE],
+        # A clock that was set back finds hours of them younger than it asks for: the log's times do not go back.
+        "minutes": [bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:],
     }
 
 

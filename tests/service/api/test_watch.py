@@ -7,6 +7,7 @@ import json
 import random
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -98,6 +99,20 @@ def test_history_reads_and_packs_beside_the_event_loop(
     assert len(answer.json()["buckets"]) >= 1
     assert asked == ["m"]
     assert all("worker" in name.lower() for name in packed)
+
+
+def test_a_moment_has_the_last_minutes_alone_though_the_clock_was_set_back(
+    lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns()
+    for n in range(1, 10):
+        monkeypatch.setattr(time, "time_ns", lambda n=n: now + n * MINUTE * 10**9)
+        with service.log.transaction() as transaction:
+            transaction.tally.add("m", {LEARNED: 1})
+    minutes = service.log.sums((MINUTE,), model="m")
+    monkeypatch.setattr(time, "time", lambda: now / 1e9 - 86_400)
+    (model,) = Watch(service, Pulse()).overview()["models"]
+    assert [each["start"] for each in model["minutes"]] == [1000 * row.start for row in minutes if row.span][-3:]
 
 
 def test_prometheus_is_told_of_clicks_lag_shares_and_alarms(lived: TestClient) -> None:

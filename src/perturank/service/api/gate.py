@@ -11,9 +11,10 @@ from functools import partial
 from urllib.parse import quote
 
 import msgspec
+from starlette.concurrency import iterate_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from perturank.errors import BadInput
 from perturank.service.api.asking import Asking, Endpoint
@@ -43,7 +44,10 @@ class Gate:
 
         async def passed(request: Request) -> Response:
             read = partial(self._read, request) if reads else None
-            return await self.answered(Asking.of(request), endpoint, scope, read)
+            response = await self.answered(Asking.of(request), endpoint, scope, read)
+            if request.method == "HEAD" and isinstance(response, StreamingResponse):
+                response.body_iterator = iterate_in_threadpool(())  # unseen and endless, it would hold the connection
+            return response
 
         return passed
 
