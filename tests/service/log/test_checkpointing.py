@@ -3,7 +3,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 from perturank.service.log import checkpointing
 from perturank.service.log.checkpointing import PAGE_BYTES, PAGES_TO_MERGE, Checkpointer
 from perturank.service.log.sqlite import SqliteLog
+from perturank.service.log.wal import FRAME_HEADER, HEADER, Extent, extent
 
 CONTENT = bytes(100 * PAGE_BYTES)
 
@@ -43,20 +44,35 @@ def test_what_is_written_is_merged_beside_the_commits(log: SqliteLog) -> None:
     assert log.stored("x") == CONTENT
 
 
-def test_no_commit_merges_unless_the_wal_file_is_very_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def grown(most: int) -> int:
-        monkeypatch.setattr("perturank.service.log.sqlite.MOST_PAGES", most)
-        log = SqliteLog(tmp_path / f"{most}.db")
-        log._checkpointer.close()
-        before = n_pages(log)
-        for n in range(15):
-            write(log, str(n))
-        grown = n_pages(log) - before
-        log.close()
-        return grown
+def test_no_commit_merges(log: SqliteLog) -> None:
+    log._checkpointer.close()
+    before = n_pages(log)
+    for n in range(2 * PAGES_TO_MERGE // 100):
+        write(log, str(n))
+    assert n_pages(log) == before
+    assert n_pages(log, "-wal") > 2 * PAGES_TO_MERGE
 
-    assert grown(checkpointing.MOST_PAGES) == 0
-    assert grown(1200) > 1200
+
+def test_what_writes_faster_than_can_be_merged_waits(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "PAGES_TO_MERGE", 1)
+    monkeypatch.setattr(checkpointing, "MOST_PAGES", 150)
+    connect, may_go_on = log._checkpointer._connect, threading.Event()
+
+    def slow() -> sqlite3.Connection:
+        may_go_on.wait()
+        return connect()
+
+    log._checkpointer._connect = slow
+    write(log)  # begins a merge
+    write(log)
+    thread = threading.Thread(target=write, args=(log,))
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    may_go_on.set()
+    thread.join()
+    log._checkpointer.wait()
+    assert n_pages(log) >= 100
 
 
 def test_the_wal_file_begins_anew_when_all_of_it_is_merged(log: SqliteLog) -> None:
@@ -111,6 +127,59 @@ def test_a_merge_goes_on_until_nobody_who_reads_keeps_it_from_the_last_commit(
     reader.close()
 
 
+def test_nothing_is_merged_that_the_copy_does_not_hold(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge, wal = checkpointing._merged, log.path.with_name("log.db-wal")
+    copies: list[Extent] = []
+
+    def merged(connection: sqlite3.Connection) -> bool:
+        copy, before = extent(log.path.with_name("log.db-merging")), extent(wal)
+        assert copy is not None
+        assert copy == before
+        if not copies:
+            write(log, "late")  # beside the merge
+        copies.append(copy)
+        is_whole = merge(connection)
+        _, n_pages, n_merged = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        assert HEADER + n_merged * (FRAME_HEADER + PAGE_BYTES) <= copy.n_whole
+        assert is_whole == (n_merged == n_pages)
+        return is_whole
+
+    monkeypatch.setattr(checkpointing, "_merged", merged)
+    write(log)
+    write(log, "hot")
+    log._checkpointer.wrote(PAGES_TO_MERGE, 0)
+    log._checkpointer.wait()
+    assert len(copies) == 2
+    assert copies[0].n_whole < copies[1].n_whole
+    assert not log.path.with_name("log.db-merging").exists()
+    assert log.stored("late") == CONTENT
+
+
+def test_who_cuts_the_wal_file_merges_nothing_that_came_in_between(
+    log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log)
+    checkpointer = log._checkpointer
+    merge, n_merged = checkpointer._is_merged, 0
+
+    def merged(patience: float, at_end: Callable[[], None] = lambda: None) -> bool:
+        nonlocal n_merged
+        is_whole, n_merged = merge(patience, at_end), n_merged + 1
+        if n_merged == 1:
+            write(log, "late")
+            merged_first.append(log.path.read_bytes())
+        return is_whole
+
+    merged_first: list[bytes] = []
+    monkeypatch.setattr(checkpointer, "_is_merged", merged)
+    assert not checkpointer._is_cut()
+    assert log.path.read_bytes() == merged_first[0]
+    checkpointer.cut()
+    assert n_merged == 2
+    assert n_pages(log, "-wal") == 0
+    assert log.stored("late") == CONTENT
+
+
 def test_a_log_that_gives_room_back_waits_for_a_merge_and_cuts_the_wal_file(log: SqliteLog) -> None:
     connect = log._checkpointer._connect
 
@@ -137,19 +206,19 @@ def test_a_merge_that_fails_is_said_once_and_tried_again(
     def connect() -> sqlite3.Connection:
         nonlocal n
         n += 1
-        if n != 3:
+        if n not in (3, 4):
             raise sqlite3.OperationalError("disk I/O error")
-        return sqlite3.connect(tmp_path / "log.db")
+        return sqlite3.connect(tmp_path / "log.db", isolation_level=None)
 
-    checkpointer = Checkpointer(connect, tmp_path / "merging")
+    checkpointer = Checkpointer(connect, tmp_path / "log.db")
     for _ in range(4):
         checkpointer.wrote(1, 0)
         checkpointer.wait()
-    assert n == 4
-    assert ["disk I/O error" in record.message for record in caplog.records] == [True] * 2  # the third had worked
+    assert n == 5  # the third merge has two connections
+    assert ["disk I/O error" in record.message for record in caplog.records] == [True] * 2
     checkpointer.close()
     checkpointer.wrote(1, 0)
-    assert n == 4
+    assert n == 6
 
 
 def test_a_thread_too_many_does_not_undo_what_is_committed(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:

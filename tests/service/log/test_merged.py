@@ -16,7 +16,7 @@ import pytest
 from service_small import impression
 
 from perturank.errors import BadInput
-from perturank.service.log import merged
+from perturank.service.log import merged, spare
 from perturank.service.log.checkpointing import PAGE_BYTES
 from perturank.service.log.sqlite import SqliteLog
 
@@ -39,7 +39,6 @@ class Left:
 
     before: bytes
     after: bytes
-    hindered: bytes  # after a merge that somebody who read kept from the last commit
     wal: bytes
     merged: Commit
     commits: list[Commit]
@@ -80,17 +79,11 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
         assert n_merged == n_pages > 1000
         assert HEADER + n_merged * FRAME == middle.wal_bytes
         after = path.read_bytes()
-        for seed in range(16, 19):
+        for seed in range(16, 22):
             commits.append(write(log, seed, commits[-1]))
-        with reading(path):
-            for seed in range(19, 22):
-                commits.append(write(log, seed, commits[-1]))
-            n_pages, n_merged = checkpoint(log)
-            assert n_merged < n_pages
-            hindered = path.read_bytes()
         wal = path.with_name("log.db-wal").read_bytes()
     log.close()
-    return Left(before, after, hindered, wal, middle, commits)
+    return Left(before, after, wal, middle, commits)
 
 
 @contextmanager
@@ -152,60 +145,110 @@ def test_several_that_open_a_cut_log_at_once_drop_it_once_and_go_on(
         assert len(list(log.read())) == len(left.merged.names) + 4
 
 
-def test_a_log_whose_merge_was_cut_short_is_refused_and_left_as_it_is(left: Left, tmp_path: Path) -> None:
-    half = len(left.before) // PAGE_BYTES // 2 * PAGE_BYTES
-    mixed, wal = left.after[:half] + left.before[half:], left.wal[: left.commits[3].wal_bytes]
-    path = put(tmp_path / "cut", mixed, wal)
-    for _ in range(2):
-        with pytest.raises(BadInput, match=r"was cut below what was being merged of it .*restore a backup"):
-            SqliteLog(path)
-    assert path.read_bytes() == mixed
-    assert path.with_name("log.db-wal").read_bytes() == wal
-    path.with_name("log.db-wal").write_bytes(left.wal)  # whole again, it says all that the file lacks
-    with closing(SqliteLog(path)) as log:
-        must_hold(log, left.commits[-1])
+def mixed(left: Left, n_first: int) -> bytes:
+    """Return the file as a merge leaves it that was killed after so many bytes."""
+    return left.after[:n_first] + left.before[n_first:]
 
 
-def test_a_log_cut_while_it_was_merged_is_looked_at_as_a_whole(
-    left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("n_first", [0, PAGE_BYTES, 100 * PAGE_BYTES])
+@pytest.mark.parametrize("n_left", [None, 0, HEADER - 1, HEADER, HEADER + 3 * FRAME, HEADER + 300 * FRAME + 100])
+def test_what_was_being_merged_is_put_back_from_the_copy(
+    left: Left, n_first: int, n_left: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    half = len(left.hindered) // PAGE_BYTES // 2 * PAGE_BYTES
-    mixed = left.before[:PAGE_BYTES] + left.after[PAGE_BYTES:half] + left.before[half:]  # its count is not there yet
-    path = put(tmp_path / "cut", mixed, left.wal[: left.commits[3].wal_bytes + 100])
-    path.with_name("log.db-merging").touch()
-    with pytest.raises(BadInput, match="restore a backup"):
-        SqliteLog(path)
-    path = put(tmp_path / "cut", left.hindered, left.wal[: left.commits[3].wal_bytes])
-    path.with_name("log.db-merging").touch()
-    SqliteLog(path).close()
-    assert "log verify" in caplog.messages[-1]
-    path = put(tmp_path / "cut", left.hindered, left.wal[:-1])
-    path.with_name("log.db-merging").touch()
-    with closing(SqliteLog(path)) as log:
-        must_hold(log, left.commits[-2])
-
-
-def test_a_large_log_that_was_killed_while_it_was_merged_starts_without_a_check(
-    left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(merged, "MOST_BYTES_TO_CHECK", len(left.after))
-    path = put(tmp_path / "cut", left.after, left.wal[:-1])
-    path.with_name("log.db-merging").touch()
-    with closing(SqliteLog(path)) as log:
-        must_hold(log, left.commits[-2])
-    assert ["log verify" in message for message in caplog.messages] == [True]
-
-
-def test_an_index_behind_its_rows_is_made_anew(left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = put(tmp_path / "cut", left.after, b"")
-    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'by_impression'").fetchone()
-    page = slice((root - 1) * PAGE_BYTES, root * PAGE_BYTES)
-    mixed = left.after[: page.start] + left.before[page] + left.after[page.stop :]
-    path = put(tmp_path / "cut", mixed, left.wal[: left.commits[3].wal_bytes])
+    path = put(tmp_path / "cut", mixed(left, n_first), b"" if n_left is None else left.wal[:n_left])
+    if n_left is None:
+        path.with_name("log.db-wal").unlink()
+    torn = left.wal[left.merged.wal_bytes :][: FRAME // 2]  # of a copy that was being made longer
+    path.with_name("log.db-merging").write_bytes(left.wal[: left.merged.wal_bytes] + torn)
     with closing(SqliteLog(path)) as log:
         must_hold(log, left.merged)
-    assert ["dropped" in caplog.messages[0], "made anew" in caplog.messages[1]] == [True, True]
+    whole = max(c.wal_bytes for c in left.commits if c.wal_bytes <= (n_left or 0) or c.wal_bytes == HEADER)
+    n_put_back = left.merged.wal_bytes - (0 if (n_left or 0) < HEADER else whole)
+    assert [record.args for record in caplog.records] == [(n_put_back,)]
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, left.merged)
+    assert len(caplog.records) == 1
+
+
+def test_a_log_with_a_copy_goes_on_from_a_wal_file_that_is_longer(left: Left, tmp_path: Path) -> None:
+    half = len(left.before) // PAGE_BYTES // 2 * PAGE_BYTES
+    for commit in left.commits:
+        if commit.wal_bytes >= left.merged.wal_bytes:
+            path = put(tmp_path / "cut", mixed(left, half), left.wal[: commit.wal_bytes])
+            path.with_name("log.db-merging").write_bytes(left.wal[: left.merged.wal_bytes])
+            with closing(SqliteLog(path)) as log:
+                must_hold(log, commit)
+
+
+def test_a_copy_of_what_is_merged_long_since_is_not_put_back(
+    left: Left, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, old = put(tmp_path / "old", left.after, b""), left.wal[: left.merged.wal_bytes]
+    with closing(SqliteLog(path)) as log:
+        log._checkpointer.close()
+        newer = write(log, 50, left.merged)
+        wal = path.with_name("log.db-wal").read_bytes()  # begun anew
+    merged_newer = path.read_bytes()
+    for content, rest, expected in [
+        (left.after, wal, newer),
+        (merged_newer, b"", newer),
+        (merged_newer, wal[:-1], newer),
+        (left.after, wal[:-1], left.merged),
+        (left.after, b"", left.merged),  # put back, which changes nothing
+    ]:
+        path = put(tmp_path / "old", content, rest)
+        path.with_name("log.db-merging").write_bytes(old)
+        with closing(SqliteLog(path)) as log:
+            must_hold(log, expected)
+    assert ["put back" in message for message in caplog.messages] == [True]
+
+
+def test_a_log_that_is_merged_in_part_and_lacks_its_copy_is_refused_and_left_as_it_is(
+    left: Left, tmp_path: Path
+) -> None:
+    half = len(left.before) // PAGE_BYTES // 2 * PAGE_BYTES
+    wal = left.wal[: left.commits[3].wal_bytes]
+    path = put(tmp_path / "cut", mixed(left, half), wal)
+    for _ in range(2):
+        with pytest.raises(BadInput, match=r"no copy of it is there .*log\.db-merging back beside it"):
+            SqliteLog(path)
+    assert path.read_bytes() == mixed(left, half)
+    assert path.with_name("log.db-wal").read_bytes() == wal
+    path.with_name("log.db-merging").write_bytes(left.wal[: left.merged.wal_bytes])
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, left.merged)
+
+
+def test_an_older_copy_of_the_log_is_not_mixed_with_what_lies_beside_it(left: Left, tmp_path: Path) -> None:
+    path = put(tmp_path / "older", b"", b"")
+    with closing(SqliteLog(path)) as log:
+        commit = write(log, 0, Commit(0, (), {}))
+    older = path.read_bytes()
+    path = put(tmp_path / "older", older, left.wal)
+    with pytest.raises(BadInput, match=r"log\.db-wal goes on from a later state .*move away"):
+        SqliteLog(path)
+    assert path.read_bytes() == older
+    path.with_name("log.db-wal").rename(path.with_name("log.db-merging"))
+    with closing(SqliteLog(path)) as log:
+        must_hold(log, commit)
+
+
+def test_a_file_that_is_no_copy_is_passed_over(left: Left, tmp_path: Path) -> None:
+    for content in (b"", b"no copy", bytes(HEADER), left.wal[: HEADER + FRAME]):
+        path = put(tmp_path / "cut", left.before, left.wal)
+        path.with_name("log.db-merging").write_bytes(content)
+        with closing(SqliteLog(path)) as log:
+            must_hold(log, left.commits[-1])
+        assert not path.with_name("log.db-merging").exists()
+
+
+def test_a_log_that_somebody_is_merging_for_long_is_refused(
+    left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged, "SECONDS_TO_WAIT", 0.0)
+    path = put(tmp_path / "cut", left.after, left.wal)
+    with spare.alone(path, 0.0), pytest.raises(BadInput, match="has been merging"):
+        SqliteLog(path)
 
 
 @pytest.fixture

@@ -5,70 +5,151 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from perturank.service.lines import lines
+from perturank.service.log import spare
+from perturank.service.log.spare import Spare
 
 PAGE_BYTES = 4096
 PAGES_TO_MERGE = 1000  # written since the last time, about
-MOST_PAGES = 16_000  # in the -wal file: beyond, a commit merges them itself, and what writes has to wait
-PASSES = 20  # until one reaches the last commit: a log that is merged in part needs its -wal file to be whole
+MOST_PAGES = 16_000  # written while others are merged: beyond, what writes has to wait
+PASSES = 20  # until one reaches the last commit, and the -wal file can begin anew
 SECONDS_BETWEEN_PASSES = 0.01  # for somebody who reads an older state, which is what keeps it from the last
+SECONDS_FOR_ANOTHER = 1.0  # process that merges, or opens the log
+SECONDS_TO_CUT = 30.0
 
 
 class Checkpointer:
-    """Starts a thread when enough has been written, at most one at a time, with a connection of its own.
+    """Starts a thread when enough has been written, at most one at a time, with connections of its own.
 
     What it cannot merge, on a full disk say, is as safe in the -wal file as before, and tried again later.
-    The file `merging` is there as long as the log may be merged in part.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], merging: Path) -> None:
-        self._connect, self._merging = connect, merging
+    def __init__(self, connect: Callable[[], sqlite3.Connection], path: Path) -> None:
+        self._connect, self._path = connect, path
         self._lock = threading.Lock()
         self._pages = 0
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_failing = False
+        self._may_write = threading.Event()
+        self._may_write.set()
+
+    def let_pass(self) -> None:
+        """Wait, before a transaction, for a merge that needs a moment without one: SQLite's locks are not fair."""
+        self._may_write.wait()
 
     def wrote(self, n_rows: int, n_bytes: int) -> None:
         """Note what was committed: each row touches a page, and its bytes fill some."""
         with self._lock:
             self._pages += n_rows + n_bytes // PAGE_BYTES
             is_busy = self._thread is not None and self._thread.is_alive()
-            if self._pages < PAGES_TO_MERGE or is_busy or self._is_closed:
-                return
-            thread = threading.Thread(target=self._merge, name="checkpointer", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # there are too many: what was committed is committed all the same
-                return
-            self._thread, self._pages = thread, 0
+            if self._pages >= PAGES_TO_MERGE and not is_busy and not self._is_closed:
+                self._start()
+            is_behind = self._pages >= MOST_PAGES
+        if is_behind:
+            self.wait()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._try, name="checkpointer", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # there are too many: what was committed is committed all the same
+            return
+        self._thread, self._pages = thread, 0
 
     def wait(self) -> None:
         """Wait for what is under way."""
         if self._thread is not None:
             self._thread.join()
 
+    def cut(self) -> None:
+        """Merge everything and leave nothing in the -wal file, as soon as nobody reads it."""
+        self.wait()
+        end = time.monotonic() + SECONDS_TO_CUT
+        while not self._is_cut() and time.monotonic() < end:
+            time.sleep(SECONDS_BETWEEN_PASSES)
+
     def close(self) -> None:
-        """Wait for what is under way, and begin no more."""
+        """Merge what there is, and begin no more: SQLite would do it itself at the end, without a spare copy."""
         with self._lock:
+            if self._is_closed:
+                return
             self._is_closed = True
         self.wait()
+        self._try(SECONDS_FOR_ANOTHER)
 
-    def _merge(self) -> None:
+    def _try(self, patience: float = 0.0) -> None:
         try:
-            with closing(self._connect()) as connection:
-                for _ in range(PASSES):
-                    self._merging.touch(0o600)
-                    busy, n_pages, n_merged = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                    if n_merged == n_pages and not busy:  # with another process that merges
-                        self._merging.unlink(missing_ok=True)
-                        break
-                    time.sleep(SECONDS_BETWEEN_PASSES)
+            self._is_merged(patience)
             self._is_failing = False
         except (OSError, sqlite3.DatabaseError) as error:
             if not self._is_failing:  # it is tried again, and said once
                 lines.warning("the -wal file cannot be merged into the log, which keeps it: %s", error)
             self._is_failing = True
+
+    def _is_merged(self, patience: float, at_end: Callable[[], None] = lambda: None) -> bool:
+        """Merge up to the last commit, and do `at_end` before anybody writes again; return whether it got there.
+
+        Most of it goes beside the commits, up to a state that is held by reading it; for the rest nobody is to write.
+        Nothing is merged that is not in the spare copy.
+        """
+        with (
+            spare.alone(self._path, patience) as is_alone,
+            closing(self._connect()) as merging,
+            closing(self._connect()) as holding,
+        ):
+            if not is_alone:
+                return False
+            copy = Spare(self._path)
+            with self._unwritten(merging):
+                _read(holding)
+                reach = copy.wal_reach()
+            copy.take(reach)
+            _merged(merging)
+            holding.execute("ROLLBACK")
+            for _ in range(PASSES):
+                with self._unwritten(holding):
+                    copy.take(copy.wal_reach())
+                    if _merged(merging):
+                        copy.drop()
+                        at_end()
+                        return True
+                time.sleep(SECONDS_BETWEEN_PASSES)
+        return False
+
+    def _is_cut(self) -> bool:
+        """Merge and cut the -wal file; where anybody has written in between, that must be merged with a copy first."""
+        with closing(self._connect()) as reading, closing(self._connect()) as cutting:
+            # Who reads a log that is merged as a whole lets nobody merge more.
+            if not self._is_merged(SECONDS_FOR_ANOTHER, lambda: _read(reading)):
+                return False
+            cutting.execute("PRAGMA busy_timeout = 0")
+            busy, *_ = cutting.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
+    @contextmanager
+    def _unwritten(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Let nobody write."""
+        self._may_write.clear()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            finally:
+                connection.execute("ROLLBACK")
+        finally:
+            self._may_write.set()
+
+
+def _read(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN")
+    connection.execute("PRAGMA user_version").fetchall()
+
+
+def _merged(connection: sqlite3.Connection) -> bool:
+    """Merge what can be merged at once; return whether that is everything."""
+    busy, n_pages, n_merged = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return not busy and n_pages == n_merged

@@ -1,29 +1,23 @@
-"""What was merged of a -wal file that somebody cut: SQLite would lay its old pages over newer ones.
+"""A -wal file that somebody cut below what was merged of it: SQLite would lay its old pages over newer ones.
 
-Every commit counts itself in the header of the file. After a merge that reached the last commit of its moment, the
-file is whole up to there, and so is its count: where it is ahead of what is left in the -wal file, that is older and
-not needed. While a merge is under way, or was killed, or somebody who reads keeps it from the last commit, the file
-needs its -wal file. An empty file beside it says so; a -wal file that was cut then leaves what has to be looked at.
+Every commit counts itself in the header of the file, whose page is the first to be merged. Where no spare copy of the
+-wal file is beside it, the file is whole up to its count: if that is ahead of what is left in the -wal file, that is
+older and not needed. Where there is one, the file may be merged in part, and the copy holds at least what was merged.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from perturank.errors import BadInput
 from perturank.service.lines import lines
-from perturank.service.log.wal import n_unfinished_bytes
+from perturank.service.log import spare, wal
+from perturank.service.log.wal import beside
 
-WAL, MERGING = "-wal", "-merging"
-MOST_BYTES_TO_CHECK = 2_000_000_000  # some seconds, which a start may take
+SECONDS_TO_WAIT = 30.0
 COMMITS = 2**31  # there the count begins anew: SQLite keeps this number in 31 bits
-OF_AN_INDEX = re.compile(r"(row \d+ missing from|row \d+ values differ from|wrong # of entries in) index ")
 
 
 def count(connection: sqlite3.Connection) -> None:
@@ -33,85 +27,83 @@ def count(connection: sqlite3.Connection) -> None:
 
 
 def mend(path: Path) -> None:
-    """Take away a -wal file that ends before what the log has merged of it; refuse a log that is not whole then."""
-    if not path.exists() or not beside(path, WAL).exists():
+    """Put back what a -wal file lacks that was being merged, or take it away where it ends before what is merged."""
+    if not path.exists() or not any(beside(path, end).exists() for end in (wal.END, spare.END)):
         return
-    with _one_at_a_time(path.parent):  # nobody looks at files that another takes away
-        _mend(path)
+    with spare.alone(path, SECONDS_TO_WAIT) as is_alone:  # nobody looks at files that another takes away
+        if not is_alone:
+            raise BadInput(f"another process has been merging {path} for long", "see whether it is stopped")
+        _must_fit(path)
+        _put_back(path)
+        if _is_ahead(path):
+            _drop(path)
 
 
-def _mend(path: Path) -> None:
-    if _is_ahead(path):
-        _drop(path)
-    elif beside(path, MERGING).exists() and n_unfinished_bytes(path):  # or it was killed while it wrote as well
-        if path.stat().st_size < MOST_BYTES_TO_CHECK:
-            _index_again(path, _checked(path, "mode=ro"))
-        else:
-            lines.warning("the log ends while it was merged: see whether `perturank log verify` finds all of it whole")
+def _must_fit(path: Path) -> None:
+    """Refuse a -wal file that goes on from a later state than the file has: an older copy was put in its place."""
+    found = wal.extent(beside(path, wal.END))
+    if found is not None and found.counts is not None and _begins_after(found.counts, _count(path, "immutable=1")):
+        what = f"{beside(path, wal.END).name} goes on from a later state than {path} has"
+        raise BadInput(what, "put both back as they were, or move away what lies beside a copy of the log")
+
+
+def _put_back(path: Path) -> None:
+    """Make a -wal file that ends before its spare copy as long as that."""
+    file, kept = beside(path, wal.END), wal.extent(beside(path, spare.END))
+    if kept is None or kept.counts is None:
+        return
+    found = wal.extent(file)
+    if found is not None and (found.salts != kept.salts or found.n_whole >= kept.n_whole):
+        return  # it was begun anew, after all of the copy had been merged; or it lacks nothing
+    merged = _count(path, "immutable=1")
+    if _is_later(merged, kept.counts[1]) or _begins_after(kept.counts, merged):
+        return  # it is older than the file; or an older file was put in the place of its own
+    beside(path, "-shm").unlink(missing_ok=True)
+    spare.copied(beside(path, spare.END), file, kept.n_whole)
+    says = "the -wal file was cut below what was being merged of it: %d bytes are put back from the copy of it"
+    lines.warning(says, kept.n_whole - (0 if found is None else found.n_whole))
 
 
 def _drop(path: Path) -> None:
-    problems, n_bytes = _checked(path, "immutable=1"), beside(path, WAL).stat().st_size
-    for end in (WAL, "-shm"):
+    """Take the -wal file away, if the file is whole without it."""
+    with closing(_opened(path, "immutable=1")) as connection:
+        try:
+            (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            said = str(error)
+    if said != "ok":
+        what = f"{path}: the -wal file was cut below what was being merged of it, and no copy of it is there ({said})"
+        raise BadInput(what, f"put the file {beside(path, spare.END).name} back beside it, or a backup in its place")
+    n_bytes = beside(path, wal.END).stat().st_size
+    for end in (wal.END, "-shm"):
         beside(path, end).unlink(missing_ok=True)
     says = "the -wal file was cut below what is merged of it: its %d bytes are dropped, the log has newer ones"
     lines.warning(says, n_bytes)
-    if beside(path, MERGING).exists():
-        lines.warning("this was while it was merged: see whether `perturank log verify` finds all of it whole")
-    _index_again(path, problems)
 
 
 def _is_ahead(path: Path) -> bool:
     """Return whether the file holds later commits than it seems to with its -wal file; never while others write."""
-    if not beside(path, WAL).exists():
+    if not beside(path, wal.END).exists():
         return False
-    with closing(_opened(path, "immutable=1")) as alone:  # first: both only ever grow
-        alone.execute("PRAGMA writable_schema = ON")  # which reads a header that is ahead of its file, too
-        (merged,) = alone.execute("PRAGMA user_version").fetchone()
-    with closing(_opened(path, "mode=ro")) as both:  # which does not merge when it closes
-        (seen,) = both.execute("PRAGMA user_version").fetchone()
-    return 0 < (merged - seen) % COMMITS < COMMITS // 2
+    alone = _count(path, "immutable=1")  # first: both only ever grow
+    return _is_later(alone, _count(path, "mode=ro"))  # which does not merge when it closes
 
 
-def _checked(path: Path, how: str) -> list[str]:
-    """Return in which indexes rows are missing; where more than that does not fit together, refuse."""
-    try:
-        with closing(_opened(path, how)) as connection:
-            texts = [text for (text,) in connection.execute("PRAGMA integrity_check")]
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
-            raise
-        texts = [str(error)]
-    found = [line for text in texts for line in text.splitlines() if line != "ok" and not line.startswith("***")]
-    other = next((line for line in found if not OF_AN_INDEX.match(line)), None)
-    if other is not None:
-        what = f"{path}: the -wal file was cut below what was being merged of it ({other})"
-        raise BadInput(what, f"restore a backup; `sqlite3 {path.name} .recover` reads what is left")
-    return found
+def _is_later(one: int, other: int) -> bool:
+    return 0 < (one - other) % COMMITS < COMMITS // 2
 
 
-def _index_again(path: Path, problems: list[str]) -> None:
-    if problems:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("REINDEX")
-        lines.warning("the log's indexes did not fit its rows and are made anew (%s)", problems[0])
+def _begins_after(counts: tuple[int, int], merged: int) -> bool:
+    """Return whether commits are missing between what is merged and the first of these."""
+    return _is_later(counts[0] - 1, merged)
+
+
+def _count(path: Path, how: str) -> int:
+    with closing(_opened(path, how)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")  # which reads a header that is ahead of its file, too
+        (n,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(n)
 
 
 def _opened(path: Path, how: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
-
-
-def beside(path: Path, end: str) -> Path:
-    """Return the file whose name goes on like this."""
-    return path.with_name(path.name + end)
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder: one on the log itself would end those of SQLite with it."""
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)

@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
 from perturank.service.log import merged, sums
-from perturank.service.log.checkpointing import MOST_PAGES, Checkpointer
+from perturank.service.log.checkpointing import Checkpointer
 from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
 from perturank.service.log.writing import Writing
@@ -44,9 +44,10 @@ CREATE INDEX rare ON log (model, kind, position) WHERE kind NOT IN {FREQUENT};
 CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 """
-SUMS = f"CREATE TABLE IF NOT EXISTS sums ({sums.COLUMNS}, body BLOB, PRIMARY KEY (model, span, start)) WITHOUT ROWID"
-
-FEW = f"CREATE INDEX IF NOT EXISTS few_position ON log (position) WHERE kind NOT IN {REGULAR}"
+ADDED = {  # since the first logs
+    "sums": f"CREATE TABLE sums ({sums.COLUMNS}, body BLOB, PRIMARY KEY (model, span, start)) WITHOUT ROWID",
+    "few_position": f"CREATE INDEX few_position ON log (position) WHERE kind NOT IN {REGULAR}",
+}
 
 
 class SqliteLog:
@@ -59,7 +60,7 @@ class SqliteLog:
         self._lead: IO[str] | None = None
         self._connections = Connections(partial(_connected, path))
         self._connection = self._connections.mine
-        self._checkpointer = Checkpointer(partial(_connected, path), merged.beside(path, merged.MERGING))
+        self._checkpointer = Checkpointer(partial(_connected, path), path)
         try:
             merged.mend(path)
             path.touch(0o600)  # it holds clicks, and the key of the seals
@@ -75,14 +76,16 @@ class SqliteLog:
 
     def _prepare(self) -> None:
         with _exclusive(self._connection()) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'log'").fetchone():
+            made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            if "log" not in made:
                 for statement in SCHEMA.split(";"):
                     connection.execute(statement)
                 rows = [("format", FORMAT), ("secret", os.urandom(SECRET_BYTES))]
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+            for name in ADDED.keys() - made:
+                connection.execute(ADDED[name])
+            if not {"log", *ADDED} <= made:
                 merged.count(connection)
-            connection.execute(SUMS)
-            connection.execute(FEW)
         if self._meta("format") != FORMAT:
             raise BadInput(f"{self.path} has format {self._meta('format')}", f"this version reads format {FORMAT}")
 
@@ -101,6 +104,7 @@ class SqliteLog:
     @contextmanager
     def transaction(self) -> Iterator[SqliteTransaction]:
         """Begin to write; durable when the block has ended."""
+        self._checkpointer.let_pass()
         with _refusing("written"), _exclusive(self._connection()) as connection:
             writing, n_before = SqliteTransaction(connection), connection.total_changes
             yield writing
@@ -191,19 +195,16 @@ class SqliteLog:
         """Give some free pages back to the disk; return whether there are more."""
         with _refusing("made smaller"):
             connection = self._connection()
-            if connection.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):  # made by an earlier version
-                connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
-                connection.execute("VACUUM")
             with _exclusive(connection):
                 (n_free,) = connection.execute("PRAGMA freelist_count").fetchone()
                 for _ in range(min(n_free, PAGES_AT_ONCE)):
                     connection.execute("PRAGMA incremental_vacuum(1)")  # of more, Python would take one step alone
                 if n_free:
                     merged.count(connection)
-            if connection.execute("PRAGMA freelist_count").fetchone() != (0,):
+            (n_left,) = connection.execute("PRAGMA freelist_count").fetchone()
+            if 0 < n_left < n_free:
                 return True
-            self._checkpointer.wait()  # two at once are one too many
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # old pages are in the -wal file too
+            self._checkpointer.cut()  # old pages are in the -wal file too
         return False
 
     def try_to_lead(self) -> bool:
@@ -317,10 +318,11 @@ def _pieces(items: list[T]) -> Iterator[list[T]]:
 
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file alone, and comes first
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):  # any other it would write, to no avail
+        connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # no commit merges: see `checkpointing`
     return connection
 
 
