@@ -17,7 +17,7 @@ from perturank.service.log import wal
 from perturank.service.log.wal import Extent, beside
 
 END = "-merging"
-BYTES_AT_ONCE = 1 << 20
+BYTES_AT_ONCE = 1 << 16
 SECONDS_BETWEEN_LOOKS = 0.01
 
 
