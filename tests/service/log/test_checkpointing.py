@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perturank.service.log import checkpointing
-from perturank.service.log.checkpointing import PAGE_BYTES, PAGES_TO_MERGE, Checkpointer
+from perturank.service.log import checkpointing, locking
+from perturank.service.log.checkpointing import PAGE_BYTES, PAGES_TO_MERGE, Checkpointer, reading
+from perturank.service.log.spare import Spare
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.log.wal import FRAME_HEADER, HEADER, Extent, extent
 
@@ -55,7 +56,7 @@ def test_no_commit_merges(log: SqliteLog) -> None:
 
 def test_what_writes_faster_than_can_be_merged_waits(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointing, "PAGES_TO_MERGE", 1)
-    monkeypatch.setattr(checkpointing, "MOST_PAGES", 150)
+    monkeypatch.setattr(checkpointing, "MOST_PAGES", 250)
     connect, may_go_on = log._checkpointer._connect, threading.Event()
 
     def slow() -> sqlite3.Connection:
@@ -211,14 +212,71 @@ def test_a_merge_that_fails_is_said_once_and_tried_again(
         return sqlite3.connect(tmp_path / "log.db", isolation_level=None)
 
     checkpointer = Checkpointer(connect, tmp_path / "log.db")
-    for _ in range(4):
+    tried = []
+    for _ in range(6):
         checkpointer.wrote(1, 0)
         checkpointer.wait()
-    assert n == 5  # the third merge has two connections
+        tried.append(n)
+    assert tried == [1, 2, 2, 4, 5, 6]  # ever later after one in vain; the third has two connections
     assert ["disk I/O error" in record.message for record in caplog.records] == [True] * 2
     checkpointer.close()
-    checkpointer.wrote(1, 0)
+    checkpointer.wrote(9, 0)
     assert n == 6
+
+
+def test_what_somebody_keeps_from_being_merged_is_not_copied_again_and_again(
+    log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointing, "PAGES_TO_MERGE", 50)
+    monkeypatch.setattr(checkpointing, "SECONDS_BETWEEN_PASSES", 0.0)
+    copy, copied = Spare.take, 0
+
+    def take(spare: Spare, wanted: Extent | None) -> None:
+        nonlocal copied
+        copied += wanted is not None and spare._held is None
+        copy(spare, wanted)
+
+    monkeypatch.setattr(Spare, "take", take)
+    with closing(reading(log.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()
+        for _ in range(40):
+            write(log)
+            log._checkpointer.wait()
+        assert 2 <= copied <= 7
+    log._checkpointer._try()
+    assert not log.path.with_name("log.db-merging").exists()
+
+
+def test_a_merge_gives_way_to_a_process_that_writes(log: SqliteLog, caplog: pytest.LogCaptureFixture) -> None:
+    write(log)
+    with closing(log._checkpointer._connect()) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert not log._checkpointer._try()
+    write(log)  # nobody is held back any more
+    with locking.alone(log.path, 0.0) as is_alone:
+        assert is_alone
+    assert log._checkpointer._try()
+    assert not caplog.records
+
+
+def test_a_log_that_closes_and_cannot_be_merged_leaves_its_wal_file(
+    log: SqliteLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def take(spare: Spare, wanted: Extent | None) -> None:
+        raise OSError("no space left")
+
+    write(log)
+    before = log.path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(Spare, "take", take)
+        log.close()
+    assert "no space left" in caplog.text
+    assert log.path.read_bytes() == before
+    assert n_pages(log, "-wal") >= 100
+    with closing(SqliteLog(log.path)) as again:
+        assert again.stored("x") == CONTENT
+    assert sorted(file.name for file in log.path.parent.iterdir()) == ["log.db", "log.db-merge", "log.db-open"]
 
 
 def test_a_thread_too_many_does_not_undo_what_is_committed(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:

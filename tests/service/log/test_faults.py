@@ -19,7 +19,6 @@ from service_small import created, impression, lived, shown, spec
 from perturank.service import snapshots
 from perturank.service.entries import Snapshot
 from perturank.service.learner import Learner
-from perturank.service.log.checkpointing import PAGES_TO_MERGE
 from perturank.service.log.committing import Committer
 from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
 from perturank.service.log.wal import HEADER, n_unfinished_bytes
@@ -79,8 +78,7 @@ def test_a_full_disk_keeps_what_cannot_be_merged_until_there_is_room(
 
 
 def merge(log: SqliteLog) -> None:
-    log._checkpointer.wrote(PAGES_TO_MERGE, 0)
-    log._checkpointer.wait()
+    log._checkpointer._try()
 
 
 def test_a_process_killed_while_it_merges_loses_nothing_that_was_committed(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,8 +15,9 @@ import pytest
 from service_small import impression
 
 from perturank.errors import BadInput
-from perturank.service.log import merged, spare
+from perturank.service.log import merged
 from perturank.service.log.checkpointing import PAGE_BYTES
+from perturank.service.log.locking import Presence
 from perturank.service.log.sqlite import SqliteLog
 
 CONTENT_BYTES = 100 * PAGE_BYTES
@@ -242,36 +242,36 @@ def test_a_file_that_is_no_copy_is_passed_over(left: Left, tmp_path: Path) -> No
         assert not path.with_name("log.db-merging").exists()
 
 
-def test_a_log_that_somebody_is_merging_for_long_is_refused(
+def test_what_somebody_else_changed_is_not_undone_by_an_old_copy(left: Left, tmp_path: Path) -> None:
+    path = put(tmp_path / "changed", left.after, b"")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("DELETE FROM blobs WHERE name = 'x1'")
+        other.execute("VACUUM")
+    path.with_name("log.db-merging").write_bytes(left.wal[: left.merged.wal_bytes])
+    with closing(SqliteLog(path)) as log:
+        rest = {name: content for name, content in left.merged.contents.items() if name != "x1"}
+        must_hold(log, Commit(0, left.merged.names, rest))
+
+
+def test_a_log_that_somebody_opens_or_closes_for_long_is_refused(
     left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merged, "SECONDS_TO_WAIT", 0.0)
+    monkeypatch.setattr("perturank.service.log.sqlite.SECONDS_TO_WAIT", 0.01)
     path = put(tmp_path / "cut", left.after, left.wal)
-    with spare.alone(path, 0.0), pytest.raises(BadInput, match="has been merging"):
-        SqliteLog(path)
+    with closing(Presence(path)) as stopped:
+        assert stopped.is_only()
+        with pytest.raises(BadInput, match="has been opening or closing"):
+            SqliteLog(path)
+    SqliteLog(path).close()
 
 
-@pytest.fixture
-def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteLog]:
-    """Return a log into which somebody writes, and which is merged, without a pause."""
-    monkeypatch.setattr("perturank.service.log.checkpointing.PAGES_TO_MERGE", 5)
-    log, stop = SqliteLog(tmp_path / "log.db"), threading.Event()
-
-    def fill() -> None:
-        while not stop.is_set():
-            with log.transaction() as transaction:
-                transaction.store("x", bytes(5 * PAGE_BYTES))
-
-    thread = threading.Thread(target=fill)
-    thread.start()
-    yield log
-    stop.set()
-    thread.join()
-    log.close()
-
-
-def test_a_log_that_others_write_is_never_taken_for_cut(busy: SqliteLog) -> None:
-    assert not any(merged._is_ahead(busy.path) for _ in range(300))
+def test_what_others_have_open_is_not_mended(left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "open", left.after, b"")
+    with closing(SqliteLog(path)) as log:
+        monkeypatch.setattr(merged, "mend", pytest.fail)
+        with closing(SqliteLog(path)) as other:
+            must_hold(other, left.merged)
+        must_hold(log, left.merged)
 
 
 def test_only_what_writes_counts_and_the_count_begins_anew_at_its_end(tmp_path: Path) -> None:

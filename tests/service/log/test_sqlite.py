@@ -83,7 +83,7 @@ def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     log.tail()
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == dict.fromkeys(("log.db", "log.db-wal", "log.db-shm"), 0o600)
+    assert modes == dict.fromkeys(("log.db", "log.db-open", "log.db-wal", "log.db-shm"), 0o600)
     log.close()
 
 

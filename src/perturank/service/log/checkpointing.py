@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from perturank.service.lines import lines
-from perturank.service.log import spare
+from perturank.service.log import locking
 from perturank.service.log.spare import Spare
 
 PAGE_BYTES = 4096
@@ -20,6 +20,7 @@ PASSES = 20  # until one reaches the last commit, and the -wal file can begin an
 SECONDS_BETWEEN_PASSES = 0.01  # for somebody who reads an older state, which is what keeps it from the last
 SECONDS_FOR_ANOTHER = 1.0  # process that merges, or opens the log
 SECONDS_TO_CUT = 30.0
+MILLISECONDS_TO_WAIT = 100  # for another process that writes
 
 
 class Checkpointer:
@@ -31,7 +32,8 @@ class Checkpointer:
     def __init__(self, connect: Callable[[], sqlite3.Connection], path: Path) -> None:
         self._connect, self._path = connect, path
         self._lock = threading.Lock()
-        self._pages = 0
+        self._pages = 0  # written since the last merge
+        self._due = 0  # at least so many before the next, after one in vain
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_failing = False
         self._may_write = threading.Event()
@@ -46,7 +48,7 @@ class Checkpointer:
         with self._lock:
             self._pages += n_rows + n_bytes // PAGE_BYTES
             is_busy = self._thread is not None and self._thread.is_alive()
-            if self._pages >= PAGES_TO_MERGE and not is_busy and not self._is_closed:
+            if self._pages >= max(self._due, PAGES_TO_MERGE) and not is_busy and not self._is_closed:
                 self._start()
             is_behind = self._pages >= MOST_PAGES
         if is_behind:
@@ -58,7 +60,7 @@ class Checkpointer:
             thread.start()
         except RuntimeError:  # there are too many: what was committed is committed all the same
             return
-        self._thread, self._pages = thread, 0
+        self._thread = thread
 
     def wait(self) -> None:
         """Wait for what is under way."""
@@ -73,22 +75,33 @@ class Checkpointer:
             time.sleep(SECONDS_BETWEEN_PASSES)
 
     def close(self) -> None:
-        """Merge what there is, and begin no more: SQLite would do it itself at the end, without a spare copy."""
+        """Finish what is under way, and begin no more."""
         with self._lock:
-            if self._is_closed:
-                return
             self._is_closed = True
         self.wait()
-        self._try(SECONDS_FOR_ANOTHER)
 
-    def _try(self, patience: float = 0.0) -> None:
+    def finish(self) -> None:
+        """Merge everything, where nobody else has the log open: its other files go."""
+        with closing(reading(self._path)):  # if anything fails, the last to close must be one that merges nothing
+            is_merged = self._try()
+        if is_merged:
+            self._connect().close()
+
+    def _try(self) -> bool:
+        before = self._pages
         try:
-            self._is_merged(patience)
+            is_merged = self._is_merged(0.0)
             self._is_failing = False
         except (OSError, sqlite3.DatabaseError) as error:
+            is_merged = False
             if not self._is_failing:  # it is tried again, and said once
                 lines.warning("the -wal file cannot be merged into the log, which keeps it: %s", error)
             self._is_failing = True
+        with self._lock:
+            self._pages -= before if is_merged else 0
+            # Somebody reads an old state, or writes without a pause: what is copied in vain must not add up.
+            self._due = 0 if is_merged else 2 * self._pages
+        return is_merged
 
     def _is_merged(self, patience: float, at_end: Callable[[], None] = lambda: None) -> bool:
         """Merge up to the last commit, and do `at_end` before anybody writes again; return whether it got there.
@@ -97,51 +110,70 @@ class Checkpointer:
         Nothing is merged that is not in the spare copy.
         """
         with (
-            spare.alone(self._path, patience) as is_alone,
+            locking.alone(self._path, patience) as is_alone,
             closing(self._connect()) as merging,
             closing(self._connect()) as holding,
         ):
+            for connection in (merging, holding):
+                connection.execute(f"PRAGMA busy_timeout = {MILLISECONDS_TO_WAIT}")
             if not is_alone:
                 return False
             copy = Spare(self._path)
-            with self._unwritten(merging):
+            copy.look()
+            with self._unwritten(merging) as is_unwritten:
+                if not is_unwritten:
+                    return False
                 _read(holding)
-                reach = copy.wal_reach()
+                reach = copy.look()
             copy.take(reach)
             _merged(merging)
             holding.execute("ROLLBACK")
             for _ in range(PASSES):
-                with self._unwritten(holding):
-                    copy.take(copy.wal_reach())
-                    if _merged(merging):
-                        copy.drop()
-                        at_end()
-                        return True
+                with self._unwritten(holding) as is_unwritten:
+                    if is_unwritten:
+                        copy.take(copy.look())
+                        if _merged(merging):
+                            copy.drop()
+                            at_end()
+                            return True
                 time.sleep(SECONDS_BETWEEN_PASSES)
         return False
 
     def _is_cut(self) -> bool:
         """Merge and cut the -wal file; where anybody has written in between, that must be merged with a copy first."""
-        with closing(self._connect()) as reading, closing(self._connect()) as cutting:
+        with closing(self._connect()) as reader, closing(self._connect()) as cutting:
             # Who reads a log that is merged as a whole lets nobody merge more.
-            if not self._is_merged(SECONDS_FOR_ANOTHER, lambda: _read(reading)):
+            if not self._is_merged(SECONDS_FOR_ANOTHER, lambda: _read(reader)):
                 return False
             cutting.execute("PRAGMA busy_timeout = 0")
             busy, *_ = cutting.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not busy
 
     @contextmanager
-    def _unwritten(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Let nobody write."""
+    def _unwritten(self, connection: sqlite3.Connection) -> Iterator[bool]:
+        """Let nobody write; False: another process does so without a pause, and may merge as well as we."""
         self._may_write.clear()
         try:
-            connection.execute("BEGIN IMMEDIATE")
             try:
-                yield
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                yield False
+                return
+            try:
+                yield True
             finally:
                 connection.execute("ROLLBACK")
         finally:
             self._may_write.set()
+
+
+def reading(path: Path) -> sqlite3.Connection:
+    """Return a connection that keeps others from being the last to close: that one merges all, without a copy."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    connection.execute("PRAGMA user_version").fetchall()
+    return connection
 
 
 def _read(connection: sqlite3.Connection) -> None:

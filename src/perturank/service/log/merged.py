@@ -16,7 +16,7 @@ from perturank.service.lines import lines
 from perturank.service.log import spare, wal
 from perturank.service.log.wal import beside
 
-SECONDS_TO_WAIT = 30.0
+FIRST_PAGE = 100  # bytes that tell of the whole file
 COMMITS = 2**31  # there the count begins anew: SQLite keeps this number in 31 bits
 
 
@@ -27,12 +27,11 @@ def count(connection: sqlite3.Connection) -> None:
 
 
 def mend(path: Path) -> None:
-    """Put back what a -wal file lacks that was being merged, or take it away where it ends before what is merged."""
-    if not path.exists() or not any(beside(path, end).exists() for end in (wal.END, spare.END)):
-        return
-    with spare.alone(path, SECONDS_TO_WAIT) as is_alone:  # nobody looks at files that another takes away
-        if not is_alone:
-            raise BadInput(f"another process has been merging {path} for long", "see whether it is stopped")
+    """Put back what a -wal file lacks that was being merged, or take it away where it ends before what is merged.
+
+    Only for who is the only one: what others have open is whole.
+    """
+    if path.exists() and any(beside(path, end).exists() for end in (wal.END, spare.END)):
         _must_fit(path)
         _put_back(path)
         if _is_ahead(path):
@@ -49,19 +48,32 @@ def _must_fit(path: Path) -> None:
 
 def _put_back(path: Path) -> None:
     """Make a -wal file that ends before its spare copy as long as that."""
-    file, kept = beside(path, wal.END), wal.extent(beside(path, spare.END))
-    if kept is None or kept.counts is None:
+    file, copy = beside(path, wal.END), beside(path, spare.END)
+    kept, found = wal.extent(copy), wal.extent(file)
+    if kept is None or kept.counts is None or not _is_needed(path, copy, kept):
         return
-    found = wal.extent(file)
     if found is not None and (found.salts != kept.salts or found.n_whole >= kept.n_whole):
         return  # it was begun anew, after all of the copy had been merged; or it lacks nothing
-    merged = _count(path, "immutable=1")
-    if _is_later(merged, kept.counts[1]) or _begins_after(kept.counts, merged):
-        return  # it is older than the file; or an older file was put in the place of its own
     beside(path, "-shm").unlink(missing_ok=True)
-    spare.copied(beside(path, spare.END), file, kept.n_whole)
+    spare.copied(copy, file, kept.n_whole)
     says = "the -wal file was cut below what was being merged of it: %d bytes are put back from the copy of it"
     lines.warning(says, kept.n_whole - (0 if found is None else found.n_whole))
+
+
+def _is_needed(path: Path, copy: Path, kept: wal.Extent) -> bool:
+    """Return whether the file may be merged in part from this copy.
+
+    It is not where the file is later, where an older one was put in its place, or where somebody else has changed it,
+    whom we do not make count.
+    """
+    assert kept.counts is not None
+    assert kept.first_page is not None
+    merged = _count(path, "immutable=1")
+    if merged != kept.counts[1]:
+        return not _is_later(merged, kept.counts[1]) and not _begins_after(kept.counts, merged)
+    with path.open("rb") as file, copy.open("rb") as other:
+        other.seek(kept.first_page + wal.FRAME_HEADER)
+        return file.read(FIRST_PAGE) == other.read(FIRST_PAGE)
 
 
 def _drop(path: Path) -> None:
@@ -82,11 +94,10 @@ def _drop(path: Path) -> None:
 
 
 def _is_ahead(path: Path) -> bool:
-    """Return whether the file holds later commits than it seems to with its -wal file; never while others write."""
+    """Return whether the file holds later commits than it seems to with its -wal file."""
     if not beside(path, wal.END).exists():
         return False
-    alone = _count(path, "immutable=1")  # first: both only ever grow
-    return _is_later(alone, _count(path, "mode=ro"))  # which does not merge when it closes
+    return _is_later(_count(path, "immutable=1"), _count(path, "mode=ro"))  # which does not merge when it closes
 
 
 def _is_later(one: int, other: int) -> bool:

@@ -6,11 +6,7 @@ goes when the last one is. So somebody may cut the -wal file at any byte and at 
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from perturank.service.log import wal
@@ -18,25 +14,26 @@ from perturank.service.log.wal import Extent, beside
 
 END = "-merging"
 BYTES_AT_ONCE = 1 << 16
-SECONDS_BETWEEN_LOOKS = 0.01
 
 
 class Spare:
-    """Copies what is going to be merged; only for whoever is alone with the files."""
+    """Copies what is going to be merged; only for whoever is alone in merging."""
 
     def __init__(self, path: Path) -> None:
         self._wal, self._file = beside(path, wal.END), beside(path, END)
+        self._reach: Extent | None = None
         self._held: Extent | None = None
 
-    def wal_reach(self) -> Extent | None:
-        """Return how far the -wal file reaches, while nobody writes."""
-        return wal.extent(self._wal)
+    def look(self) -> Extent | None:
+        """Return how far the -wal file reaches; most of that is known from the last look."""
+        self._reach = wal.extent(self._wal, self._reach)
+        return self._reach
 
     def take(self, wanted: Extent | None) -> None:
         """Have everything up to there on the disk; nobody may begin the -wal file anew meanwhile."""
         if wanted is None:  # there is nothing to merge
             return
-        if self._held is None or self._held.salts != wanted.salts:
+        if self._held is None or self._held.n_whole > wanted.n_whole or not wal.begins_with(self._wal, self._held):
             copied(self._wal, self._file, wanted.n_whole)
         elif self._held.n_whole < wanted.n_whole:
             with self._wal.open("rb") as source, self._file.open("r+b") as target:
@@ -74,26 +71,3 @@ def _copy(source: int, target: int, start: int, end: int) -> None:
             raise OSError(f"the -wal file ends {end - start} bytes too early: somebody cuts it")
         start += os.write(target, some)
     os.fsync(target)
-
-
-@contextmanager
-def alone(path: Path, seconds: float) -> Iterator[bool]:
-    """Let nobody else merge or mend the log; False: somebody has been at it for so long.
-
-    The lock is on the folder: one on the log itself would end those of SQLite with it.
-    """
-    held, end = os.open(path.parent, os.O_RDONLY), time.monotonic() + seconds
-    try:
-        while not (is_mine := _is_locked(held)) and time.monotonic() < end:
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-        yield is_mine
-    finally:
-        os.close(held)
-
-
-def _is_locked(held: int) -> bool:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -16,8 +16,9 @@ from typing import IO, Any, TypeVar
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
 from perturank.service.log import merged, sums
-from perturank.service.log.checkpointing import Checkpointer
+from perturank.service.log.checkpointing import Checkpointer, reading
 from perturank.service.log.connections import Connections
+from perturank.service.log.locking import Presence
 from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
@@ -62,9 +63,10 @@ class SqliteLog:
         self._connection = self._connections.mine
         self._checkpointer = Checkpointer(partial(_connected, path), path)
         try:
-            merged.mend(path)
+            self._presence = _present(path)
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
+            self._reader = reading(path)  # closes last
         except (OSError, sqlite3.DatabaseError) as error:
             raise BadInput(f"{path} cannot be opened as a log ({error})", "name another file, or a backup") from None
         self.secret: bytes = self._meta("secret")
@@ -243,6 +245,10 @@ class SqliteLog:
             self._lead = None
         self._checkpointer.close()
         self._connections.close()
+        self._reader.close()
+        if self._presence.is_only():
+            self._checkpointer.finish()
+        self._presence.close()
 
 
 class SqliteTransaction(Writing):
@@ -306,6 +312,21 @@ class SqliteTransaction(Writing):
         """Return the number of this name; 0 where there is none."""
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return row[0] if row else 0
+
+
+def _present(path: Path) -> Presence:
+    """Say that the log is open here; who comes first mends it before."""
+    presence, end = Presence(path), time.monotonic() + SECONDS_TO_WAIT
+    with ExitStack() as undone:
+        undone.callback(presence.close)
+        while time.monotonic() < end:
+            if presence.is_only():
+                merged.mend(path)
+            if presence.is_shared():
+                undone.pop_all()
+                return presence
+            time.sleep(SECONDS_TO_LEAD)
+    raise BadInput(f"another process has been opening or closing {path} for long", "see whether it is stopped")
 
 
 def _pieces(items: list[T]) -> Iterator[list[T]]:
