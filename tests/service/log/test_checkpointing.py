@@ -161,22 +161,25 @@ def test_who_cuts_the_wal_file_merges_nothing_that_came_in_between(
 ) -> None:
     write(log)
     checkpointer = log._checkpointer
-    merge, n_merged = checkpointer._is_merged, 0
+    merge, merged_first, n_cut = checkpointer._is_merged, list[bytes](), 0
 
-    def merged(patience: float, at_end: Callable[[], None] = lambda: None) -> bool:
-        nonlocal n_merged
-        is_whole, n_merged = merge(patience, at_end), n_merged + 1
-        if n_merged == 1:
-            write(log, "late")
-            merged_first.append(log.path.read_bytes())
-        return is_whole
+    def merged(patience: float, at_end: Callable[[], None], then: Callable[[], bool]) -> bool:
+        def later() -> bool:
+            nonlocal n_cut
+            n_cut += 1
+            if n_cut == 1:
+                write(log, "late")
+                merged_first.append(log.path.read_bytes())
+            return then()
 
-    merged_first: list[bytes] = []
-    monkeypatch.setattr(checkpointer, "_is_merged", merged)
-    assert not checkpointer._is_cut()
-    assert log.path.read_bytes() == merged_first[0]
-    checkpointer.cut()
-    assert n_merged == 2
+        return merge(patience, at_end, later)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointer, "_is_merged", merged)
+        assert not checkpointer._is_cut()
+        assert log.path.read_bytes() == merged_first[0]
+        checkpointer.cut()
+    assert n_cut == 2
     assert n_pages(log, "-wal") == 0
     assert log.stored("late") == CONTENT
 

@@ -50,7 +50,7 @@ class Checkpointer:
             is_busy = self._thread is not None and self._thread.is_alive()
             if self._pages >= max(self._due, PAGES_TO_MERGE) and not is_busy and not self._is_closed:
                 self._start()
-            is_behind = self._pages >= MOST_PAGES
+            is_behind = self._pages >= MOST_PAGES and self._due == 0  # else waiting would be in vain, too
         if is_behind:
             self.wait()
 
@@ -103,9 +103,12 @@ class Checkpointer:
             self._due = 0 if is_merged else 2 * self._pages
         return is_merged
 
-    def _is_merged(self, patience: float, at_end: Callable[[], None] = lambda: None) -> bool:
-        """Merge up to the last commit, and do `at_end` before anybody writes again; return whether it got there.
+    def _is_merged(
+        self, patience: float, at_end: Callable[[], None] = lambda: None, then: Callable[[], bool] = lambda: True
+    ) -> bool:
+        """Merge up to the last commit; return whether it got there.
 
+        `at_end` comes before anybody writes again, `then` before anybody merges again: all depends on what it returns.
         Most of it goes beside the commits, up to a state that is held by reading it; for the rest nobody is to write.
         Nothing is merged that is not in the spare copy.
         """
@@ -132,22 +135,25 @@ class Checkpointer:
                 with self._unwritten(holding) as is_unwritten:
                     if is_unwritten:
                         copy.take(copy.look())
-                        if _merged(merging):
-                            copy.drop()
-                            at_end()
-                            return True
+                    if is_whole := is_unwritten and _merged(merging):
+                        copy.drop()
+                        at_end()
+                if is_whole:
+                    return then()
                 time.sleep(SECONDS_BETWEEN_PASSES)
         return False
 
     def _is_cut(self) -> bool:
         """Merge and cut the -wal file; where anybody has written in between, that must be merged with a copy first."""
         with closing(self._connect()) as reader, closing(self._connect()) as cutting:
-            # Who reads a log that is merged as a whole lets nobody merge more.
-            if not self._is_merged(SECONDS_FOR_ANOTHER, lambda: _read(reader)):
-                return False
             cutting.execute("PRAGMA busy_timeout = 0")
-            busy, *_ = cutting.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
+
+            def cut() -> bool:
+                busy, *_ = cutting.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return not busy
+
+            # Who reads a log that is merged as a whole lets nobody merge more.
+            return self._is_merged(SECONDS_FOR_ANOTHER, lambda: _read(reader), cut)
 
     @contextmanager
     def _unwritten(self, connection: sqlite3.Connection) -> Iterator[bool]:
