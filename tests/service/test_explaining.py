@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 from service_small import PLACES, impression, rows, spec
 
+from perturank.catalogue import rankers
+from perturank.parts import scoring
 from perturank.service import costing
 from perturank.service.explaining import drawn, explained, explored, free_sets, graph
 from perturank.service.listing import Flat, Listed, listed
@@ -100,6 +103,52 @@ def test_who_is_free_is_who_is_drawn(name: str, settings: dict[str, Any], limits
 def test_without_limits_those_rankers_leave_some_places_to_chance(name: str, settings: dict[str, Any]) -> None:
     found = explained(knowing(name, settings), IDS, SIX, None, Exploration(), PLACES)["ranking"]
     assert {each["certain"] for each in found} == {True, False}
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """Yield a list that grows with every program that is compiled meanwhile."""
+    found: list[str] = []
+
+    def note(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+
+
+def small(name: str) -> dict[str, Any]:
+    return {"widths": [4]} if "widths" in rankers()[name].settings.as_dict() else {}
+
+
+# Beyond so many documents networks score by blocks.
+MANY = 2 * scoring.BLOCK + 1
+REPEATED: list[tuple[str, dict[str, Any], int]] = [
+    *((name, small(name), 6) for name in rankers()),
+    ("p2neurrank", {}, MANY),
+    ("p2linrank", {"sort": "blocks"}, 6),
+    ("pairrank", {"sort": "blocks"}, 6),
+]
+
+
+def test_what_is_compiled_is_counted() -> None:
+    with compilations() as found:
+        jax.jit(lambda x: x + 1)(1)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(("name", "settings", "n"), REPEATED, ids=str)
+def test_what_was_explained_once_is_not_compiled_again(name: str, settings: dict[str, Any], n: int) -> None:
+    ranker, ids = spec(name, settings=settings).start(), [str(row) for row in range(n + 1)]
+    explained(ranker, ids[:n], rows(n), None, Exploration(), PLACES)
+    with compilations() as then:
+        explained(ranker, ids[:n], rows(n, 1), None, Exploration(), PLACES)
+        explained(ranker, ids, rows(n + 1), None, Exploration(), PLACES)  # padded to the same length
+    assert not then
 
 
 def test_who_is_free_among_a_thousand_documents_is_found_at_once() -> None:

@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Query, Ranker
+from perturank.core import Array, Query, Ranker, bucket
 from perturank.parts import certainty
 from perturank.service.entries import Impression
 from perturank.service.listing import Listed
 from perturank.service.spec import Exploration
 
 MOST_IN_GRAPH = 60  # documents, the best first: more would not be looked at
+
+
+# Compiled once for each shape. Outside jit, a loop over a new closure, as in olRankNet's kernel and in the scores of
+# many documents, is compiled at every call, and what was compiled stays in memory.
+_closure = eqx.filter_jit(certainty.closure)
+
+
+@eqx.filter_jit
+def _scores_of(ranker: Any, query: Query) -> Array:
+    return ranker.scores(query)
+
+
+@eqx.filter_jit
+def _certain_of(ranker: Any, query: Query) -> Array:
+    return ranker.certain(query)
 
 
 def explained(
@@ -35,7 +51,7 @@ def explained(
     query = Query.of(features, prior=prior)
     n = len(ids)
     score = np.asarray(ranker.score(query))[:n]
-    scores = np.asarray(ranker.scores(query))[:n] if hasattr(ranker, "scores") else score[:, None]
+    scores = np.asarray(_scores_of(ranker, query))[:n] if hasattr(ranker, "scores") else score[:, None]
     best = np.argsort(-score, kind="stable")
     order = (best if order is None else np.asarray(order))[:top]
     places: list[dict[str, Any]] = [
@@ -89,7 +105,9 @@ def _shuffles_blocks(ranker: Any) -> bool:
 
 def _between_blocks(certain: np.ndarray, best: np.ndarray) -> np.ndarray:
     """Return B[i, j]: i is in an earlier block than j: see `parts.ordering.blocks`; [n, n]."""
-    sure = np.asarray(certainty.closure(jnp.asarray(certain)))[np.ix_(best, best)]
+    # Padded as queries are: otherwise every number of documents would be compiled for itself.
+    padded = np.pad(certain, (0, bucket(len(best)) - len(best)))
+    sure = np.asarray(_closure(jnp.asarray(padded)))[np.ix_(best, best)]
     # A block ends where nobody in it or above is without a certain order to somebody below.
     reach = np.maximum.accumulate(len(best) - 1 - np.argmax(~sure[:, ::-1], axis=1))
     ends = reach == np.arange(len(best))
@@ -116,7 +134,7 @@ def explored(shown: Impression, *, always: bool) -> list[bool | None]:
 def _certain(ranker: Ranker, query: Query, scores: np.ndarray, n: int) -> np.ndarray | None:
     """Return C[i, j]: i certainly before j; [n, n]."""
     if hasattr(ranker, "certain"):
-        return np.asarray(ranker.certain(query))[:n, :n]
+        return np.asarray(_certain_of(ranker, query))[:n, :n]
     if hasattr(ranker, "scores"):
         return np.asarray(np.all(scores[:, None, :] > scores[None, :, :], axis=2))
     return None
