@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perturank.core import Query
+from perturank.parts import soundness
 from perturank.parts.history import DOCUMENT_BLOCK, PAIR_BLOCK, History
 from perturank.parts.preferences import Pairs
 
@@ -44,6 +45,7 @@ def pairs_of(pairs: list[tuple[int, int, float]]) -> Pairs:
 
 def contents(history: History) -> dict[frozenset[int], tuple[float, float]]:
     """Return the total weight of each pair, and the weight with which its lower document (in the pool) won."""
+    assert soundness.fault(history) is None
     n_documents, n_pairs = int(history.n_documents), int(history.n_pairs)
     names = [int(np.flatnonzero((row == POOL).all(1))[0]) for row in np.asarray(history.documents)[:n_documents]]
     assert len(set(names)) == n_documents

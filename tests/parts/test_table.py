@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +73,7 @@ def test_a_table_is_a_dictionary_that_numbers_keys_as_they_come(
                 assert slot >= len(known) - len(new)
         assert sorted(known.values()) == list(range(len(known)))
         assert int(table.n) == len(known)
+        assert table.fault() is None
         stored = [int(low) | int(high) << 32 for low, high in np.asarray(table.keys)[: len(known)]]
         assert stored == sorted(known, key=known.__getitem__)
 
@@ -100,3 +103,42 @@ def test_a_full_table_still_finds_everything() -> None:
     again, slots = put(table, numbers[::-4])
     assert slots == list(range(CAPACITY))[::-4]
     assert int(again.n) == CAPACITY
+
+
+def damaged(table: Table, **arrays: object) -> Table:
+    """Return the table with some arrays of the same kind in place of its own."""
+    mine = {"keys": table.keys, "cells": table.cells, "n": table.n}
+    return Table(**{name: jnp.asarray(arrays.get(name, array), array.dtype) for name, array in mine.items()})
+
+
+@pytest.mark.parametrize("content", [0, 3, np.iinfo(np.int32).max, np.iinfo(np.int32).min])
+def test_without_an_empty_cell_a_key_is_looked_for_once_round_and_gets_no_slot(content: int) -> None:
+    table = damaged(put(Table.empty(CAPACITY), [7, 9])[0], cells=np.full(4 * CAPACITY, content))
+    same, slots = put(table, [11, 12])
+    assert (int(same.n), slots) == (2, [CAPACITY] * 2)
+    fault = table.fault()
+    assert fault is not None
+    assert fault.array == ".cells"
+
+
+def test_a_table_says_what_no_insertion_makes() -> None:
+    numbers = colliding()
+    table, _ = put(Table.empty(CAPACITY), numbers)
+    cells, keys = np.asarray(table.cells), np.asarray(table.keys)
+    home = int(np.flatnonzero(cells == 0)[0])
+    gap, moved, twice, out = cells.copy(), cells.copy(), cells.copy(), cells.copy()
+    gap[[home, home - 2]] = EMPTY, 0
+    moved[[home, (home + 10) % cells.size]] = EMPTY, 0
+    twice[(home + 10) % cells.size] = 0
+    out[home] = 6
+    wrong: dict[str, list[Any]] = {
+        "cells": [gap, moved, twice, out, cells[:-1], np.full_like(cells, EMPTY)],
+        "keys": [np.zeros_like(keys), np.repeat(keys[:1], CAPACITY, 0)],
+        "n": [-1, 5, 7, CAPACITY + 1, np.iinfo(np.int32).max],
+    }
+    for name, contents in wrong.items():
+        for array in contents:
+            assert damaged(table, **{name: array}).fault() is not None, (name, array)
+    assert damaged(table).fault() is None
+    assert table.grown(4 * CAPACITY).fault() is None
+    assert Table.of(table.keys, table.n).fault() is None

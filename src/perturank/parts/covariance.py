@@ -18,6 +18,7 @@ from jax import lax
 from perturank.core import Array
 from perturank.parts import triangle
 from perturank.parts.preferences import Pairs
+from perturank.parts.soundness import Fault
 from perturank.parts.tangents import Differences, Tangents, inner
 
 DOCUMENT_BLOCK = 16
@@ -110,6 +111,15 @@ class Full(eqx.Module):
         pairs = Differences(none, jax.tree.map(jnp.copy, none))
         zero = jnp.zeros((), jnp.int32)
         return cls(jnp.zeros((1, tile, tile)), pairs, zero, jnp.zeros((), bool), jnp.zeros(()), l2, like.n_parameters)
+
+    def fault(self) -> Fault | None:
+        """Return what is wrong with it, if it counts rows for which there is no room."""
+        n, rows = int(self.n), self.n_blocks * self.tile
+        if self.is_primal and not self.may_be_primal:
+            return Fault(".is_primal", f"speaks of an inverse, for which {rows} rows are too few")
+        if n < 0 or (n > rows and not self.is_primal):
+            return Fault(".n", f"counts {n} pairs where there is room for {rows}")
+        return None
 
     @property
     def tile(self) -> int:

@@ -21,6 +21,7 @@ from perturank.core import Array, Interaction, Key, Query
 from perturank.parts import batches, draws
 from perturank.parts.preferences import Pairs
 from perturank.parts.recency import Recency
+from perturank.parts.soundness import Fault
 from perturank.parts.table import Table
 
 # Sums run over blocks of these sizes in order, so that spare capacity never shows in the bits.
@@ -73,6 +74,24 @@ class History(eqx.Module):
     def second(self) -> Array:
         """The higher document slot of each pair; [P]."""
         return self.pair_table.keys[:, 1].astype(jnp.int32)
+
+    def fault(self) -> Fault | None:
+        """Return what is wrong with it, if its arrays do not belong together."""
+        d, p = self.document_table.capacity, self.pair_table.capacity
+        for name, room, block in ((".document_table", d, DOCUMENT_BLOCK), (".pair_table", p, PAIR_BLOCK)):
+            if room != _capacity(room, block, block):
+                return Fault(f"{name}.keys", f"has {room} rows, which are no whole blocks")
+        by_document = {".documents": self.documents, ".priors": self.priors}
+        by_pair = {".weight": self.weight, ".preferred": self.preferred, ".frozen": self.frozen}
+        by_pair[".recency.last"] = None if self.recency is None else self.recency.last
+        for arrays, room in ((by_document, d), (by_pair, p)):
+            for name, array in arrays.items():
+                if array is not None and array.shape[0] != room:
+                    return Fault(name, f"has {array.shape[0]} rows where its table has {room}")
+        first, second = np.asarray(self.pair_table.keys)[: int(self.n_pairs)].T
+        if ((first >= second) | (second >= int(self.n_documents))).any():
+            return Fault(".pair_table.keys", "holds pairs of documents that are not there")
+        return None
 
     def with_room(self, n_documents: int, n_pairs: int) -> History:
         """Return the same history with room for so many more; a traced one cannot grow and is trusted to fit."""

@@ -6,10 +6,13 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 
 from perturank.core import Array
+from perturank.parts.soundness import Fault
 
 MEMORY = "pairs at which the half that was told longest ago is forgotten; none: nothing ever is"
+MOST_LISTS = 2**30  # that one brings from elsewhere: as many again can be counted
 
 
 def is_bounded(ranker: Any) -> bool:
@@ -28,6 +31,13 @@ class Recency(eqx.Module):
     def empty(cls, memory: int, room: int) -> Recency:
         """Return that of a history without pairs, with room for so many."""
         return cls(jnp.zeros(room, jnp.int32), jnp.zeros((), jnp.int32), memory)
+
+    def fault(self) -> Fault | None:
+        """Return what is wrong with it, if lists are counted otherwise than from 1 on."""
+        n_lists, last = int(self.n_lists), np.asarray(self.last)
+        if not 0 <= n_lists < MOST_LISTS:
+            return Fault(".n_lists", f"counts {n_lists} lists")
+        return Fault(".last", f"names lists beyond {n_lists}") if ((last < 0) | (last > n_lists)).any() else None
 
     def at(self, last: Array) -> Recency:
         """Return the same for pairs at other slots."""

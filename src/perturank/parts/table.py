@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from perturank.core import Array
+from perturank.parts.soundness import Fault
 
 EMPTY = -1
 
@@ -53,12 +54,31 @@ class Table(eqx.Module):
             cells[cell] = slot
         return Table(jax.device_put(keys), jax.device_put(cells), self.n)
 
+    def fault(self) -> Fault | None:
+        """Return what is wrong with it, if no insertion makes such a table."""
+        n, keys, cells = int(self.n), np.asarray(self.keys), np.asarray(self.cells)
+        if cells.size != _n_cells(self.capacity):
+            return Fault(".cells", f"has {cells.size} cells for {self.capacity} keys")
+        if not 0 <= n <= self.capacity:
+            return Fault(".n", f"counts {n} keys where there is room for {self.capacity}")
+        (used,) = np.nonzero(cells != EMPTY)
+        if not np.array_equal(np.sort(cells[used]), np.arange(n)):
+            return Fault(".cells", f"does not hold each of {n} keys once")
+        if np.unique(keys[:n, 0] | keys[:n, 1].astype(np.uint64) << np.uint64(32)).size < n:
+            return Fault(".keys", "holds a key twice")
+        # A key is looked for from its home on, up to the first empty cell.
+        home = _home(keys[:n], cells.size)[cells[used]]
+        n_empty = np.append(0, np.cumsum(cells == EMPTY))
+        passed = n_empty[used] - n_empty[home] + np.where(used < home, n_empty[-1], 0)
+        return Fault(".cells", "holds keys where they are never found") if passed.any() else None
+
     def find_or_insert(self, keys: Array, wanted: Array) -> tuple[Table, Array]:
         """Return the table with these keys [q, 2] in it, and their slots [q]; unwanted ones get slot C.
 
         All keys probe at once. A key that finds an empty cell claims it with its own number; where
         two claim one cell the reread shows who won, and the loser goes on (or shares the slot, if
-        it is the same key).
+        it is the same key). After as many turns as there are cells every key has seen them all: a table
+        without an empty cell, which is none of ours, gives slot C to a key that is not in it.
         """
         rows = jnp.arange(keys.shape[0], dtype=jnp.int32)
         n_cells = self.cells.shape[0]
@@ -66,18 +86,21 @@ class Table(eqx.Module):
         def claimed_by(row: Array) -> Array:
             return -2 - row
 
-        def probe(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            cells, cell, done = state
+        def probe(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+            cells, cell, done, turn = state
             claims = ~done & (cells[cell] == EMPTY)
             cells = cells.at[jnp.where(claims, cell, n_cells)].set(claimed_by(rows), mode="drop")
             found = cells[cell]
             known = jnp.where((found >= 0)[:, None], self.keys[found], keys[claimed_by(found)])
             done = done | jnp.all(known == keys, axis=1)
-            return cells, jnp.where(done, cell, (cell + 1) % n_cells), done
+            return cells, jnp.where(done, cell, (cell + 1) % n_cells), done, turn + 1
 
-        cells, cell, _ = lax.while_loop(
-            lambda state: ~jnp.all(state[2]), probe, (self.cells, _home(keys, n_cells), ~wanted)
-        )
+        def unfinished(state: tuple[Array, Array, Array, Array]) -> Array:
+            return ~jnp.all(state[2]) & (state[3] < n_cells)
+
+        start = self.cells, _home(keys, n_cells), ~wanted, jnp.zeros((), jnp.int32)
+        cells, cell, done, _ = lax.while_loop(unfinished, probe, start)
+        wanted &= done
         found = cells[cell]
         first = wanted & (found == claimed_by(rows))
         new_slot = self.n + jnp.cumsum(first, dtype=jnp.int32) - 1

@@ -9,6 +9,7 @@ import numpy as np
 
 from perturank import storage
 from perturank.core import Ranker
+from perturank.parts import soundness
 from perturank.service import snapshots, versions
 from perturank.service.entries import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log import Log, Transaction
@@ -116,7 +117,7 @@ def _differences(file: tuple[Any, Any, Any], model: tuple[Any, Any, Any]) -> str
 
 
 def _check_arrays(ranker: Ranker, spec: Spec) -> None:
-    """Refuse arrays that no ranker of this spec has, and NaN or infinities, with which it could never learn."""
+    """Refuse arrays that no ranker of this spec has, and numbers with which it could never learn."""
     mine = storage.arrays_of(spec.start())
     for name, array in storage.arrays_of(ranker).items():
         grows = name.startswith(snapshots.ONLY_LEARNING)
@@ -126,6 +127,9 @@ def _check_arrays(ranker: Ranker, spec: Spec) -> None:
             raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise Refused(f"the file's array {name} holds what is no number", "save a ranker that is sound")
+    fault = soundness.fault(ranker)
+    if fault is not None:
+        raise Refused(f"the file's array {fault.array} {fault.what}", "save a ranker that is sound")
 
 
 def erase(transaction: Transaction, model: str, source: bytes) -> int:

@@ -318,6 +318,22 @@ def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, servic
     assert service.log.names("m/imported/") == []
 
 
+@pytest.mark.parametrize("value", [0, np.iinfo(np.int32).max, np.iinfo(np.int32).min])
+def test_a_file_whose_whole_numbers_cannot_be_is_refused(http: TestClient, service: Service, value: int) -> None:
+    http.put("/v1/models/m", json=SPEC | {"ranker": "p2linrank"})
+    learned(http, service, 1)
+    sound, header = storage.unpacked(http.get("/v1/models/m/file").content, "it")
+    names = [name for name in sound if "_table" in name]
+    assert ".history.document_table.cells" in names
+    for name in names:
+        arrays = sound | {name: np.full_like(sound[name], np.array(value).astype(sound[name].dtype))}
+        answer = http.put("/v1/models/m/file", content=storage.packed(arrays, header))
+        said = answer.json().get("title", "")
+        assert (answer.status_code, said.startswith("the file's array .history.")) == (422, True), (name, said)
+    assert service.log.names("m/imported/") == []
+    assert http.put("/v1/models/m/file", content=storage.packed(sound, header)).status_code == 202
+
+
 def test_a_source_is_erased_on_request(http: TestClient, service: Service, made: Any) -> None:
     shown = http.post("/v1/models/m/rank", json={"documents": DOCUMENTS, "source": "alice"}).json()
     said = {"impression": shown["impression"], "clicks": [shown["ranking"][0]["id"]], "final": True}
