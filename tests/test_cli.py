@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,12 @@ from typer.testing import CliRunner, Result
 from perturank import catalogue, clicks, datasets, storage
 from perturank.__about__ import __version__
 from perturank.cli import app
+from perturank.service.settings import ServeSettings
 
 pytestmark = pytest.mark.as_shipped
 
+# Limits on requests, and how it starts: set in a file or as PERTURANK_NAME.
+NO_FLAGS = {"body_bytes", "file_bytes", "documents", "batch", "rate", "patience", "compile_first"}
 QUICK = ["simulate", "--ranker", "pdgd-linear", "--rounds", "20", "--evaluate-at", "10"]
 GOOD = "".join(
     f"{(q + d) % 3} qid:{q} 1:{0.1 * d:.1f} 2:{(q * d) % 5} # document {d}\n" for q in range(1, 11) for d in range(4)
@@ -149,6 +153,17 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     assert result.exit_code == 0
     assert "Example" in result.stdout
     assert f"perturank {command}" in result.stdout.partition("Example")[2]
+
+
+def test_every_setting_of_a_service_is_a_flag_but_for_the_limits_on_requests() -> None:
+    settings = {name: value for name, value in ServeSettings().as_dict().items() if name not in NO_FLAGS}
+    flags = set(re.findall(r"--[a-z-]+", run("serve", "--help").stdout))
+    assert {f"--{name.replace('_', '-')}" for name in settings} == flags - {"--settings", "--show-settings", "--help"}
+    others = {"host": "h", "log": "l", "learner": "none", "keep": "1d", "keys": "k", "port": 1, "keep_impressions": 7}
+    assert others.keys() == settings.keys()
+    for name, value in others.items():  # each reaches the setting of its name
+        said = objects(run("serve", f"--{name.replace('_', '-')}", str(value), "--show-settings"))
+        assert said == [ServeSettings().changed(**{name: value}).shown()]
 
 
 def test_a_query_of_one_document_and_lists_shorter_than_the_places_are_ranked(tmp_path: Path) -> None:

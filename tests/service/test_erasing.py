@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from service_small import bits, clicked, created, lived, served, spec
+from service_small import NOTHING, bits, clicked, created, forget_state, lived, n_impressions, served, spec
 
 from perturank.service import compacting, erasing, resuming, snapshots
 from perturank.service.entries import Compacted, Deleted, Erased, Impression
@@ -13,6 +13,7 @@ from perturank.service.log.effects import give_feedback
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.refusals import NotKnown
 from perturank.service.replaying import rebuilt, same_as_stored
+from perturank.service.retention import Retention
 from perturank.service.verifying import faults
 
 ALICE = "alice@example.org"
@@ -152,3 +153,101 @@ def test_another_learner_is_waited_for(tmp_path: Path) -> None:
     assert erasing.carried_out(other, wishes, 0)
     leading.close()
     other.close()
+
+
+@pytest.mark.parametrize("retention, n_left", [(NOTHING, 0), (Retention(seconds=0), 0), (Retention(impressions=4), 2)])
+def test_what_others_left_can_be_compacted_after_it(either: Log, retention: Retention, n_left: int) -> None:
+    learner, _ = two_users(either, "p2linrank")
+    erasing.wish(either, ALICE)
+    tidied(learner)
+    laid = resuming.base_of(either, "m")
+    assert laid is not None
+    assert (laid.through, n_impressions(either)) == (0, 4)
+    found = compacting.compact(either, "m", retention)
+    assert found is not None
+    assert (found.at, found.digest) == (laid.at, laid.digest)  # the base stays, and takes out more
+    assert compacting.compact(either, "m", retention) is None  # said once
+    assert rebuilt(either, "m").differs is None  # before anything is taken out, and after
+    assert compacting.swept(either, ["m"], 0)
+    assert n_impressions(either) == n_left
+    assert list(faults(either)) == []
+    report = rebuilt(either, "m")
+    assert (report.checked, report.differs) == (1, None)
+    assert same_as_stored(either, report)
+    assert snapshots.digest(report.ranker, whole=True) == bits(learner)
+    forget_state(either)
+    again = Learner(either)
+    lived(either, spec("p2linrank"), 2, 60, source="bob")
+    assert again.step() == 2
+    report = rebuilt(either, "m")
+    assert (report.checked, report.differs) == (2, None)
+
+
+def test_a_learner_that_is_at_work_takes_out_what_a_compaction_after_it_asks_for(tmp_path: Path) -> None:
+    leading, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
+    assert leading.try_to_lead()
+    learner, _ = two_users(leading)
+    erasing.wish(other, ALICE)
+    tidied(learner)
+    assert compacting.compact(other, "m", NOTHING) is not None
+    assert not compacting.swept(other, ["m"], 0)
+    tidied(learner)
+    assert compacting.swept(other, ["m"], 0)
+    assert n_impressions(other) == 0
+    assert rebuilt(other, "m").differs is None
+    leading.close()
+    other.close()
+
+
+def test_what_waits_at_its_base_outlives_a_compaction_after_it(log: Log) -> None:
+    learner, _ = two_users(log)
+    waiting = served(log, spec(), 40, source="bob")
+    lived(log, spec(), 2, 41, source="bob")
+    learner.step()
+    erasing.wish(log, ALICE)
+    tidied(learner)
+    assert n_impressions(log) == 7
+    assert compacting.compact(log, "m", NOTHING) is not None
+    assert compacting.swept(log, ["m"], 0)
+    assert n_impressions(log) == 3  # the one that waits, and what came after it
+    forget_state(log)
+    again = Learner(log)
+    clicked(log, waiting, 1)
+    assert again.step() == 1
+    assert rebuilt(log, "m").differs is None
+
+
+def test_sources_erased_again_and_again_do_not_keep_what_is_old(log: Log) -> None:
+    created(log)
+    learner = Learner(log, Retention(impressions=8))
+    for turn in range(10):
+        lived(log, spec(), 3, 3 * turn, source="bob")
+        learner.step()
+        erasing.wish(log, f"user {turn}")
+        tidied(learner)
+        assert n_impressions(log) <= 8 + 8 // 4 + 2 * 3
+        assert rebuilt(log, "m").differs is None
+    assert list(faults(log)) == []
+
+
+def test_the_rest_of_a_deleted_model_can_be_compacted_after_it(log: Log) -> None:
+    learner, _ = two_users(log)
+    with log.transaction() as transaction:
+        transaction.append("m", Deleted())
+    erasing.wish(log, ALICE)
+    tidied(learner)
+    assert sources(log) == {"bob"}
+    assert compacting.compact(log, "m", NOTHING) is not None
+    assert compacting.swept(log, ["m"], 0)
+    assert n_impressions(log) == 0
+    assert list(faults(log)) == []
+
+
+def test_nothing_more_is_taken_out_for_a_base_that_is_damaged(log: Log) -> None:
+    learner, _ = two_users(log)
+    erasing.wish(log, ALICE)
+    tidied(learner)
+    with log.transaction() as transaction:
+        transaction.store(snapshots.base_name("m"), b"")
+    assert compacting.compact(log, "m", NOTHING) is None
+    assert n_impressions(log) == 4

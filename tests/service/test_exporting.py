@@ -5,11 +5,41 @@ import json
 import pytest
 from service_small import clicked, created, impression, shown, spec
 
-from perturank.service.entries import Batch, Closed
+from perturank.service.entries import (
+    KINDS,
+    Batch,
+    Changed,
+    Closed,
+    Compacted,
+    Deleted,
+    Entry,
+    Erased,
+    Feedback,
+    Imported,
+    Pinned,
+    Record,
+    RolledBack,
+    Snapshot,
+)
 from perturank.service.exporting import exported
 from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.sealing import sealed
+
+OF_EACH_KIND: list[Entry] = [
+    Changed(0, spec()),
+    Deleted(),
+    impression(),
+    Feedback(["a"], True, "counted"),
+    Closed(3),
+    Batch(4, 1, []),
+    Snapshot(1, 1, 1, b"digest", b"sum", 1),
+    Pinned(1),
+    RolledBack(1),
+    Imported("m/imported/1"),
+    Compacted(7, 5, 1, 1, b"digest"),
+    Erased(b"seal"),
+]
 
 
 def test_every_record_is_one_json_object_in_order(log: Log) -> None:
@@ -41,3 +71,18 @@ def test_features_come_when_asked_for(log: Log) -> None:
     assert len(exported(record, log.secret, with_features=True)["features"]) == 4
     assert exported(closed, log.secret)["through"] == 1
     assert exported(batch, log.secret)["skipped"] == [sealed(b"123456789012", "m", log.secret)]
+
+
+def test_position_kind_model_and_time_are_the_records_whatever_its_entry_holds() -> None:
+    assert [type(entry) for entry in OF_EACH_KIND] == list(KINDS)
+    for entry in OF_EACH_KIND:
+        line = exported(Record(99, 1_700_000_000_123, "m", b"123456789012", entry), b"secret")
+        assert (line["position"], line["kind"], line["model"]) == (99, type(entry).__name__.lower(), "m")
+        assert line["at"] == "2023-11-14T22:13:20.123+00:00"
+        assert line["impression"] == sealed(b"123456789012", "m", b"secret")
+
+
+def test_where_a_base_ends_has_a_name_of_its_own() -> None:
+    line = exported(Record(99, 0, "m", None, Compacted(7, 5, 2, 3, b"d")), b"secret")
+    said = {name: line[name] for name in ("base_at", "through", "version", "learned", "digest")}
+    assert said == {"base_at": 7, "through": 5, "version": 2, "learned": 3, "digest": b"d".hex()}

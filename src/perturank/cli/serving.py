@@ -23,13 +23,24 @@ def serve(
     log: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
     learner: Annotated[str | None, typer.Option(help="child, or none: learn elsewhere.")] = None,
     keep: Annotated[str | None, typer.Option(help="Records kept before the newest, like 30d; none: all.")] = None,
+    keep_impressions: Annotated[
+        int | None, typer.Option(help="The same as a number of learned impressions of each model.", min=1)
+    ] = None,
     keys: Annotated[str | None, typer.Option(help="File of API keys, made by `perturank keys`.")] = None,
     file: File = None,
     show_settings: Annotated[bool, typer.Option("--show-settings", help="Print the settings and stop.")] = False,
 ) -> None:
     """Rank over HTTP and learn from the clicks. Every setting is also PERTURANK_NAME, or in a TOML file."""
     machine.pin_threads(1)
-    flags = {"host": host, "port": port, "log": log, "learner": learner, "keep": keep, "keys": keys}
+    flags = {
+        "host": host,
+        "port": port,
+        "log": log,
+        "learner": learner,
+        "keep": keep,
+        "keep_impressions": keep_impressions,
+        "keys": keys,
+    }
     settings = settled(flags, os.environ, file)
     if show_settings:
         to_programs(settings.shown())

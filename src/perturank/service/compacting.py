@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from perturank.errors import BadInput
 from perturank.service import replaying, resuming, snapshots, versions
 from perturank.service.changing import last_version
@@ -49,11 +51,39 @@ def known(log: Log) -> list[str]:
 def compact(log: Log, model: str, retention: Retention) -> Compacted | None:
     """Give a model the newest base that the retention allows; None: there is none. Nothing is taken out yet."""
     at = chosen(log, model, retention)
-    if at is None:
+    found = None
+    if at is not None:
+        state = replaying.followed(log, model, at)
+        content = None if state.ranker is None else resuming.stored(state)
+        found = based(log, model, content, at)
+    return found or raised(log, model, retention)
+
+
+def raised(log: Log, model: str, retention: Retention, guard: Guard | None = None) -> Compacted | None:
+    """Let the base that a model has take out more of what came before it; None: it already takes all that may go.
+
+    One that was laid to erase a source is newer than the retention asks for, and keeps what came before it.
+    """
+    base, content = resuming.base_of(log, model), log.stored(snapshots.base_name(model))
+    if base is None or content is None:
         return None
-    state = replaying.followed(log, model, at)
-    content = None if state.ranker is None else resuming.stored(state)
-    return based(log, model, content, at)
+    try:
+        most = _before_what_waits(base.at, resuming.header(content, f"the base of {model}"))
+    except BadInput:  # it is damaged: one that is laid anew mends that
+        return None
+    last = versions.newest(log, model, 1)
+    if base.through >= most or not last:
+        return None
+    through = min(most, _newest_that_may_go(log, model, retention, _now(log), last[0].snapshot) or 0)
+    with log.transaction() as transaction:
+        if guard is not None:
+            guard(transaction)
+        newest = transaction.newest(model, Compacted)
+        if through <= base.through or newest is None or newest.entry != base:  # another was laid meanwhile
+            return None
+        entry = msgspec.structs.replace(base, through=through)
+        transaction.append(model, entry)
+    return entry
 
 
 def swept(log: Log, models: Sequence[str], seconds: float) -> bool:
@@ -62,9 +92,9 @@ def swept(log: Log, models: Sequence[str], seconds: float) -> bool:
     Whoever leads has read past a base before it takes anything out; nobody else may.
     """
     found = {model: resuming.base_of(log, model) for model in models}
-    bases = {model: base.at for model, base in found.items() if base is not None}
+    bases = {model: base for model, base in found.items() if base is not None}
     end = time.monotonic() + seconds
-    while not all(is_swept(log, model, at) for model, at in bases.items()):
+    while not all(is_swept(log, model, base.at, base.through) for model, base in bases.items()):
         if log.try_to_lead():
             lead = Lead.taken(log)
             for model in bases:
@@ -79,7 +109,7 @@ def swept(log: Log, models: Sequence[str], seconds: float) -> bool:
 
 def chosen(log: Log, model: str, retention: Retention) -> int | None:
     """Return the position up to which a model may have its next base: of a version, or of the model's end."""
-    now = next((record.at for record in log.read(after=log.tail() - 1)), 0)
+    now = _now(log)
     base, ends = resuming.base_of(log, model), log.all_of(model, Deleted)
     known = max(base.at if base is not None else 0, ends[-1].position if ends else 0)
     last = next((each.snapshot for each in versions.newest(log, model, 1) if each.position > known), None)
@@ -88,6 +118,11 @@ def chosen(log: Log, model: str, retention: Retention) -> int | None:
         return _before_roll_backs(log, model, found, known)
     n = last.learned if last is not None else retention.impressions or 0
     return ends[-1].position if ends and retention.lets_go(now - ends[-1].at, n) else None
+
+
+def _now(log: Log) -> int:
+    """Return the time of the last record."""
+    return next((record.at for record in log.read(after=log.tail() - 1)), 0)
 
 
 def _newest_that_may_go(log: Log, model: str, retention: Retention, now: int, last: Snapshot) -> int | None:
@@ -158,13 +193,18 @@ def _entry(log: Log, transaction: Transaction, model: str, said: dict[str, Any],
         at = earlier.at  # a model that was gone when a source was erased from it: that base has kept the rest
     if _is_contradicted(log, model, at, version):
         return None
-    waiting = said.get("waiting_from")
-    through = at if waiting is None else min(at, waiting - 1)
+    through = _before_what_waits(at, said)
     if keeps:
         through = earlier.through if earlier is not None else 0
     if "digest" not in said:  # the model is gone, but should it come back, its versions count on
         return Compacted(at, through, last_version(transaction, model), 0, b"")
     return Compacted(at, through, version, said["learned"], bytes.fromhex(said["digest"]))
+
+
+def _before_what_waits(at: int, said: dict[str, Any]) -> int:
+    """Return up to where a base at this position can do without the records before it."""
+    waiting = said.get("waiting_from")
+    return at if waiting is None else min(at, int(waiting) - 1)
 
 
 def _is_contradicted(log: Log, model: str, at: int, version: int) -> bool:
@@ -244,6 +284,7 @@ def sweep(log: Log, model: str, guard: Guard) -> Iterator[int]:
     with log.transaction() as transaction:
         guard(transaction)
         transaction.remember(_swept(model), goes.base.at)
+        transaction.remember(_swept_through(model), goes.base.through)
     while log.give_back():
         yield 0
 
@@ -253,7 +294,7 @@ def _superfluous(log: Log, model: str) -> Superfluous | None:
     base = resuming.base_of(log, model)
     with log.transaction() as transaction:
         swept, closed = transaction.remembered(_swept(model)), transaction.newest(model, Closed)
-    if base is None or swept >= base.at:
+    if base is None or is_swept(log, model, base.at, base.through):
         return None
     wishes = [record for record in log.all_of(model, Erased, after=swept) if record.position <= base.at]
     erased = {record.entry.source: record.position for record in wishes if isinstance(record.entry, Erased)}
@@ -267,14 +308,19 @@ def n_removed(log: Log) -> int:
         return transaction.remembered(REMOVED)
 
 
-def is_swept(log: Log, model: str, position: int) -> bool:
-    """Return whether everything is taken out that a base after this position asks for."""
+def is_swept(log: Log, model: str, position: int, through: int = 0) -> bool:
+    """Return whether everything is taken out that a base after this position asks for, and that one through there."""
     with log.transaction() as transaction:
-        return transaction.remembered(_swept(model)) >= position
+        swept, out = transaction.remembered(_swept(model)), transaction.remembered(_swept_through(model))
+    return swept >= position and out >= through
 
 
 def _swept(model: str) -> str:
     return f"{model} swept"
+
+
+def _swept_through(model: str) -> str:
+    return f"{model} swept through"  # apart from where the base lies: a base can come to take out more
 
 
 def _cut(log: Log, positions: list[int], names: list[bytes], guard: Guard) -> int:

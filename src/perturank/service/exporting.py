@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from perturank.service.entries import Batch, Impression, Record
+from perturank.service.entries import Batch, Compacted, Entry, Impression, Record
 from perturank.service.packing import unpacked
 from perturank.service.propensity import probability
 from perturank.service.sealing import sealed
@@ -33,9 +33,15 @@ def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, An
         case Batch() as batch:
             skipped = [sealed(name, record.model, secret) for name in batch.skipped]
             return {"through": batch.through, "n": batch.n, "skipped": skipped}
+        case Compacted(at=at) as base:  # `at` of a line is its time, and this one is a position
+            return {"base_at": at} | {name: value for name, value in _values(base).items() if name != "at"}
         case entry:
-            values = msgspec.structs.asdict(entry)
-            return {k: v.hex() if isinstance(v, bytes) else msgspec.to_builtins(v) for k, v in values.items()}
+            return _values(entry)
+
+
+def _values(entry: Entry) -> dict[str, Any]:
+    values = msgspec.structs.asdict(entry)
+    return {k: v.hex() if isinstance(v, bytes) else msgspec.to_builtins(v) for k, v in values.items()}
 
 
 def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Keeper:
         self._marks: dict[str, list[Mark]] = {}
         self._gone: dict[str, int] = {}  # deleted models that have been seen to, and where each ended
         self._until = 0.0
-        self._sweeps: dict[str, tuple[int, Iterator[int]]] = {}  # by model, with the base that it is for
+        self._sweeps: dict[str, tuple[tuple[int, int], Iterator[int]]] = {}  # by model, with the base that it is for
 
     def look(self, states: list[State]) -> bool:
         """Do what is next for each of the models, all of which have read the log; return whether there is more."""
@@ -75,12 +75,13 @@ class Keeper:
         return self._retention.lets_go(now - state.when, self._retention.impressions or 0)
 
     def _swept(self, state: State) -> bool:
-        base, pages = self._sweeps.get(state.model, (0, iter(())))
-        if base != state.based:
+        present = state.based, state.based_through
+        base, pages = self._sweeps.get(state.model, ((0, 0), iter(())))
+        if base != present:
             newest = resuming.base_of(self._log, state.model)
             if newest is not None and newest.at > state.at:
                 return True  # what came before it is read first
-            base, pages = state.based, compacting.sweep(self._log, state.model, self._guard)
+            base, pages = present, compacting.sweep(self._log, state.model, self._guard)
         self._sweeps[state.model] = base, pages
         while next(pages, None) is not None:
             if time.monotonic() >= self._until:
@@ -105,6 +106,7 @@ class Keeper:
             if content is not None and compacting.based(self._log, state.model, content, 0, guard=self._guard):
                 self._marks[state.model] = [each for each in marks if each.version > mark.version]
                 return
+        compacting.raised(self._log, state.model, retention, self._guard)  # an erasing leaves no mark before its base
 
     def _known(self, state: State) -> list[Mark]:
         """Return the marks that are stored, oldest first."""

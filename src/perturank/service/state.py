@@ -59,6 +59,7 @@ class State:
     batched: int = 0  # completed up to here is learned
     erased: int = 0  # the last wish to erase a source
     based: int = 0  # what the newest base knows
+    based_through: int = 0  # what it takes out of the log, if its record was read since this state was restored
     sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
     kept: dict[int, Ranker] = field(default_factory=dict)  # versions that are gone back to later
     tracker: Tracker = field(init=False)
@@ -89,8 +90,8 @@ class State:
                 self._go_back(version)
             case Imported(blob=blob):
                 self._turn(self.recall.blob(blob))
-            case Compacted(at=at):
-                self.based = at
+            case Compacted(at=at, through=through):
+                self.based, self.based_through = at, through
             case Snapshot() as snapshot:
                 self.version = snapshot.version
                 if snapshot.generation == self.generation:
