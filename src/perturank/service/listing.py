@@ -22,6 +22,7 @@ from perturank.service.spec import Exploration, Spec
 from perturank.simulation import LISTS, streams
 
 ANYWHERE = 1_000_000
+MOST_PROGRAMS = 100  # each takes some 370 memory maps, of which Linux gives a process 65,530
 Numbers = Any  # NumPy outside, JAX inside
 
 
@@ -47,12 +48,12 @@ class Flat(NamedTuple):
     def of(cls, ranker: Ranker, places: int) -> Flat:
         """Return the ranker as lists of so many places need it."""
         arrays, structure = jax.tree.flatten(ranker)
-        return cls(arrays, _program(structure, places))
+        return cls(arrays, _program(structure, tuple(map(np.shape, arrays)), places))
 
 
-@lru_cache(maxsize=64)
-def _program(structure: Any, k: int) -> Callable[..., tuple[Array, Array | None, list[Array]]]:
-    """Return the compiled drawing of lists by rankers of this structure."""
+@lru_cache(maxsize=MOST_PROGRAMS)
+def _program(structure: Any, shapes: tuple[Any, ...], k: int) -> Callable[..., tuple[Array, Array | None, list[Array]]]:
+    """Return the compiled drawing of lists by rankers of this structure and these shapes, which then go together."""
 
     @jax.jit
     def program(
