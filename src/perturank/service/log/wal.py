@@ -12,7 +12,7 @@ import numpy as np
 END = "-wal"
 HEADER, FRAME_HEADER = 32, 24
 COUNT = slice(FRAME_HEADER + 60, FRAME_HEADER + 64)  # of a frame with the first page: the number that counts commits
-FRAMES_AT_ONCE = 256
+FRAMES_AT_ONCE = 32
 STEP = np.array([[1, 1], [1, 2]], np.uint32)  # what one pair of words does to the two sums before it
 PAIR = np.array([[1, 0], [1, 1]], np.uint32)  # what it adds to them itself
 
