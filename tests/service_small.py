@@ -14,6 +14,7 @@ from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.log.effects import give_feedback
 from perturank.service.packing import packed
+from perturank.service.replaying import rebuilt
 from perturank.service.retention import Retention
 from perturank.service.sealing import fresh
 from perturank.service.spec import Spec
@@ -122,3 +123,12 @@ def forget_state(log: Log) -> None:
     """Take away what the learner has stored of the model m."""
     with log.transaction() as transaction:
         transaction.remove(snapshots.state_name("m"))
+
+
+def must_be_learned_anew(log: Log, waiting: bytes) -> None:
+    """See that a list which waits for clicks is learned by a learner that begins at the base, to the same bits."""
+    forget_state(log)
+    learner = Learner(log)
+    clicked(log, waiting, 1)
+    assert learner.step() == 1
+    assert rebuilt(log, "m").differs is None

@@ -9,12 +9,11 @@ import pytest
 from service_small import (
     NOTHING,
     bits,
-    clicked,
     created,
-    forget_state,
     impression,
     learned,
     lived,
+    must_be_learned_anew,
     n_impressions,
     served,
     shown,
@@ -265,11 +264,7 @@ def test_what_waits_for_clicks_outlives_the_base(log: Log) -> None:
     assert found is not None
     assert found.through < found.at
     assert n_impressions(log) == 3  # the one that waits, and what came after it
-    forget_state(log)
-    again = Learner(log)
-    clicked(log, waiting, 1)
-    assert again.step() == 1
-    assert rebuilt(log, "m").differs is None
+    must_be_learned_anew(log, waiting)
 
 
 def test_feedback_on_what_is_compacted_changes_nothing(log: Log) -> None:

@@ -3,7 +3,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from service_small import NOTHING, bits, clicked, created, forget_state, lived, n_impressions, served, spec
+from service_small import (
+    NOTHING,
+    bits,
+    clicked,
+    created,
+    forget_state,
+    lived,
+    must_be_learned_anew,
+    n_impressions,
+    served,
+    spec,
+)
 
 from perturank.service import compacting, erasing, resuming, snapshots
 from perturank.service.entries import Compacted, Deleted, Erased, Impression
@@ -210,11 +221,7 @@ def test_what_waits_at_its_base_outlives_a_compaction_after_it(log: Log) -> None
     assert compacting.compact(log, "m", NOTHING) is not None
     assert compacting.swept(log, ["m"], 0)
     assert n_impressions(log) == 3  # the one that waits, and what came after it
-    forget_state(log)
-    again = Learner(log)
-    clicked(log, waiting, 1)
-    assert again.step() == 1
-    assert rebuilt(log, "m").differs is None
+    must_be_learned_anew(log, waiting)
 
 
 def test_sources_erased_again_and_again_do_not_keep_what_is_old(log: Log) -> None:

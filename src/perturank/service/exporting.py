@@ -33,8 +33,8 @@ def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, An
         case Batch() as batch:
             skipped = [sealed(name, record.model, secret) for name in batch.skipped]
             return {"through": batch.through, "n": batch.n, "skipped": skipped}
-        case Compacted(at=at) as base:  # `at` of a line is its time, and this one is a position
-            return {"base_at": at} | {name: value for name, value in _values(base).items() if name != "at"}
+        case Compacted() as base:  # `at` of a line is its time, and this one is a position
+            return {"base_at" if name == "at" else name: value for name, value in _values(base).items()}
         case entry:
             return _values(entry)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perturank.service.log import checkpointing, locking
-from perturank.service.log.checkpointing import PAGE_BYTES, PAGES_TO_MERGE, Checkpointer, reading
+from perturank.service.log import checkpointing, locking, merging
+from perturank.service.log.checkpointing import PAGE_BYTES, PAGES_TO_MERGE, Checkpointer
+from perturank.service.log.merging import reading
 from perturank.service.log.spare import Spare
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.log.wal import FRAME_HEADER, HEADER, Extent, extent
@@ -57,13 +58,13 @@ def test_no_commit_merges(log: SqliteLog) -> None:
 def test_what_writes_faster_than_can_be_merged_waits(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpointing, "PAGES_TO_MERGE", 1)
     monkeypatch.setattr(checkpointing, "MOST_PAGES", 250)
-    connect, may_go_on = log._checkpointer._connect, threading.Event()
+    connect, may_go_on = log._checkpointer._merger._connect, threading.Event()
 
     def slow() -> sqlite3.Connection:
         may_go_on.wait()
         return connect()
 
-    log._checkpointer._connect = slow
+    log._checkpointer._merger._connect = slow
     write(log)  # begins a merge
     write(log)
     thread = threading.Thread(target=write, args=(log,))
@@ -129,7 +130,7 @@ def test_a_merge_goes_on_until_nobody_who_reads_keeps_it_from_the_last_commit(
 
 
 def test_nothing_is_merged_that_the_copy_does_not_hold(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    merge, wal = checkpointing._merged, log.path.with_name("log.db-wal")
+    merge, wal = merging._merged, log.path.with_name("log.db-wal")
     copies: list[Extent] = []
 
     def merged(connection: sqlite3.Connection) -> bool:
@@ -145,7 +146,7 @@ def test_nothing_is_merged_that_the_copy_does_not_hold(log: SqliteLog, monkeypat
         assert is_whole == (n_merged == n_pages)
         return is_whole
 
-    monkeypatch.setattr(checkpointing, "_merged", merged)
+    monkeypatch.setattr(merging, "_merged", merged)
     write(log)
     write(log, "hot")
     log._checkpointer.wrote(PAGES_TO_MERGE, 0)
@@ -160,8 +161,8 @@ def test_who_cuts_the_wal_file_merges_nothing_that_came_in_between(
     log: SqliteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(log)
-    checkpointer = log._checkpointer
-    merge, merged_first, n_cut = checkpointer._is_merged, list[bytes](), 0
+    merger = log._checkpointer._merger
+    merge, merged_first, n_cut = merger.merge, list[bytes](), 0
 
     def merged(patience: float, at_end: Callable[[], None], then: Callable[[], bool]) -> bool:
         def later() -> bool:
@@ -175,23 +176,23 @@ def test_who_cuts_the_wal_file_merges_nothing_that_came_in_between(
         return merge(patience, at_end, later)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpointer, "_is_merged", merged)
-        assert not checkpointer._is_cut()
+        patch.setattr(merger, "merge", merged)
+        assert not merger.cut()
         assert log.path.read_bytes() == merged_first[0]
-        checkpointer.cut()
+        log._checkpointer.cut()
     assert n_cut == 2
     assert n_pages(log, "-wal") == 0
     assert log.stored("late") == CONTENT
 
 
 def test_a_log_that_gives_room_back_waits_for_a_merge_and_cuts_the_wal_file(log: SqliteLog) -> None:
-    connect = log._checkpointer._connect
+    connect = log._checkpointer._merger._connect
 
     def slow() -> sqlite3.Connection:
         time.sleep(0.2)
         return connect()
 
-    log._checkpointer._connect = slow
+    log._checkpointer._merger._connect = slow
     for n in range(PAGES_TO_MERGE // 100):
         write(log, str(n))
     thread = log._checkpointer._thread
@@ -231,7 +232,7 @@ def test_what_somebody_keeps_from_being_merged_is_not_copied_again_and_again(
     log: SqliteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpointing, "PAGES_TO_MERGE", 50)
-    monkeypatch.setattr(checkpointing, "SECONDS_BETWEEN_PASSES", 0.0)
+    monkeypatch.setattr(merging, "SECONDS_BETWEEN_PASSES", 0.0)
     copy, copied = Spare.take, 0
 
     def take(spare: Spare, wanted: Extent | None) -> None:
@@ -253,7 +254,7 @@ def test_what_somebody_keeps_from_being_merged_is_not_copied_again_and_again(
 
 def test_a_merge_gives_way_to_a_process_that_writes(log: SqliteLog, caplog: pytest.LogCaptureFixture) -> None:
     write(log)
-    with closing(log._checkpointer._connect()) as other:
+    with closing(log._checkpointer._merger._connect()) as other:
         other.execute("BEGIN IMMEDIATE")
         assert not log._checkpointer._try()
     write(log)  # nobody is held back any more

@@ -17,7 +17,7 @@ from service_small import impression
 from perturank.errors import BadInput
 from perturank.service.log import merged
 from perturank.service.log.checkpointing import PAGE_BYTES
-from perturank.service.log.locking import Presence
+from perturank.service.log.locking import open_here
 from perturank.service.log.sqlite import SqliteLog
 
 CONTENT_BYTES = 100 * PAGE_BYTES
@@ -258,8 +258,8 @@ def test_a_log_that_somebody_opens_or_closes_for_long_is_refused(
 ) -> None:
     monkeypatch.setattr("perturank.service.log.sqlite.SECONDS_TO_WAIT", 0.01)
     path = put(tmp_path / "cut", left.after, left.wal)
-    with closing(Presence(path)) as stopped:
-        assert stopped.is_only()
+    with closing(open_here(path)) as stopped:
+        assert stopped.is_mine()
         with pytest.raises(BadInput, match="has been opening or closing"):
             SqliteLog(path)
     SqliteLog(path).close()

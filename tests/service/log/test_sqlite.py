@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import stat
@@ -16,6 +15,7 @@ from service_small import impression
 
 from perturank.errors import BadInput
 from perturank.service.entries import Closed, Impression, Pinned
+from perturank.service.log.locking import leading
 from perturank.service.log.opening import open_log
 from perturank.service.log.sqlite import PAGES_AT_ONCE, SqliteLog
 from perturank.service.refusals import LogFull, NotReady
@@ -209,8 +209,8 @@ def test_asking_who_leads_keeps_nobody_from_leading(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("perturank.service.log.sqlite.SECONDS_TO_LEAD", 60)  # however late the timer is
     monkeypatch.setattr("perturank.service.log.sqlite.TRIES_TO_LEAD", 6000)
     one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
-    asking = one._locked(fcntl.LOCK_SH)  # as `is_led` does, for a moment
-    assert asking is not None
+    asking = leading(one.path)
+    assert asking.is_shared()  # as `is_led` does, for a moment
     threading.Timer(0.03, asking.close).start()
     assert other.try_to_lead()
     assert one.is_led()

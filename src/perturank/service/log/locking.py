@@ -7,53 +7,62 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from perturank.service.log.wal import beside
 
-OPEN, MERGE = "-open", "-merge"
 SECONDS_BETWEEN_LOOKS = 0.01
+
+
+class Lock:
+    """A lock that one process holds alone, or several share; it is free when who holds it is gone."""
+
+    def __init__(self, path: Path, end: str) -> None:
+        file = beside(path, end)
+        file.touch(0o600)
+        self._file = file.open("a")
+
+    def is_mine(self) -> bool:
+        """Take it for us alone, if nobody else has it; what we shared is lost, if somebody has."""
+        return self._is_locked(fcntl.LOCK_EX)
+
+    def is_shared(self) -> bool:
+        """Take it with others, unless somebody has it alone."""
+        return self._is_locked(fcntl.LOCK_SH)
+
+    def _is_locked(self, how: int) -> bool:
+        try:
+            fcntl.flock(self._file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is given up for good."""
+        return self._file.closed
+
+    def close(self) -> None:
+        """Give it up."""
+        self._file.close()
+
+
+def open_here(path: Path) -> Lock:
+    """Return the lock that everybody shares who has the log open."""
+    return Lock(path, "-open")
+
+
+def leading(path: Path) -> Lock:
+    """Return the lock of the learner."""
+    return Lock(path, "-learner")
 
 
 @contextmanager
 def alone(path: Path, seconds: float) -> Iterator[bool]:
     """Let nobody else merge the log; False: somebody has been at it for so long."""
-    with _file(path, MERGE) as file:
-        end = time.monotonic() + seconds
-        while not (is_mine := locked(file, fcntl.LOCK_EX)) and time.monotonic() < end:
+    lock, end = Lock(path, "-merge"), time.monotonic() + seconds
+    try:
+        while not (is_mine := lock.is_mine()) and time.monotonic() < end:
             time.sleep(SECONDS_BETWEEN_LOOKS)
         yield is_mine
-
-
-class Presence:
-    """Says that the log is open here, for as long as this is."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = _file(path, OPEN)
-
-    def is_only(self) -> bool:
-        """Return whether nobody else has the log open, and keep others from it."""
-        return not self._file.closed and locked(self._file, fcntl.LOCK_EX)
-
-    def is_shared(self) -> bool:
-        """Return whether others may have it open as well: none of them is the only one, and needs to be."""
-        return locked(self._file, fcntl.LOCK_SH)
-
-    def close(self) -> None:
-        """Let another be the only one."""
-        self._file.close()
-
-
-def locked(file: IO[str], how: int) -> bool:
-    """Lock a file until it is closed, if nobody else has."""
-    try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _file(path: Path, end: str) -> IO[str]:
-    file = beside(path, end)
-    file.touch(0o600)
-    return file.open("a")
+    finally:
+        lock.close()

@@ -16,7 +16,7 @@ from perturank.service.lines import lines
 from perturank.service.log import spare, wal
 from perturank.service.log.wal import beside
 
-FIRST_PAGE = 100  # bytes that tell of the whole file
+DATABASE_HEADER = 100  # bytes, which every commit changes
 COMMITS = 2**31  # there the count begins anew: SQLite keeps this number in 31 bits
 
 
@@ -73,7 +73,7 @@ def _is_needed(path: Path, copy: Path, kept: wal.Extent) -> bool:
         return not _is_later(merged, kept.counts[1]) and not _begins_after(kept.counts, merged)
     with path.open("rb") as file, copy.open("rb") as other:
         other.seek(kept.first_page + wal.FRAME_HEADER)
-        return file.read(FIRST_PAGE) == other.read(FIRST_PAGE)
+        return file.read(DATABASE_HEADER) == other.read(DATABASE_HEADER)
 
 
 def _drop(path: Path) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
-from perturank.service.log import merged, sums
-from perturank.service.log.checkpointing import Checkpointer, reading
+from perturank.service.log import locking, merged, sums
+from perturank.service.log.checkpointing import Checkpointer
 from perturank.service.log.connections import Connections
-from perturank.service.log.locking import Presence
+from perturank.service.log.locking import Lock
+from perturank.service.log.merging import reading
 from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
 from perturank.service.log.writing import Writing
 from perturank.service.refusals import LogFull, NotReady
@@ -58,12 +58,12 @@ class SqliteLog:
         if not create and not path.exists():
             raise BadInput(f"there is no log {path}", "check the path, or start one with `perturank serve`")
         self.path = path
-        self._lead: IO[str] | None = None
+        self._lead: Lock | None = None
         self._connections = Connections(partial(_connected, path))
         self._connection = self._connections.mine
         self._checkpointer = Checkpointer(partial(_connected, path), path)
         try:
-            self._presence = _present(path)
+            self._open_here = _mended(path)
             path.touch(0o600)  # it holds clicks, and the key of the seals
             self._prepare()
             self._reader = reading(path)  # closes last
@@ -188,10 +188,8 @@ class SqliteLog:
         """Return whether the lock file is held."""
         if self._lead is not None:
             return True
-        file = self._locked(fcntl.LOCK_SH)
-        if file is not None:
-            file.close()
-        return file is None
+        with closing(locking.leading(self.path)) as lock:
+            return not lock.is_shared()
 
     def give_back(self) -> bool:
         """Give some free pages back to the disk; return whether there are more."""
@@ -211,23 +209,16 @@ class SqliteLog:
 
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock file beside the log; it is free when the holder is gone."""
+        if self._lead is not None:
+            return True
+        lock = locking.leading(self.path)
         for _ in range(TRIES_TO_LEAD):  # whoever asks `is_led` holds it too, for a moment
-            if self._lead is None:
-                self._lead = self._locked(fcntl.LOCK_EX)
-            if self._lead is not None:
+            if lock.is_mine():
+                self._lead = lock
                 return True
             time.sleep(SECONDS_TO_LEAD / TRIES_TO_LEAD)
+        lock.close()
         return False
-
-    def _locked(self, how: int) -> IO[str] | None:
-        """Return the lock file, held until it is closed; None: somebody else holds it."""
-        file = self.path.with_name(self.path.name + "-learner").open("a")
-        try:
-            fcntl.flock(file, how | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            return None
-        return file
 
     def room(self) -> int:
         """Return the bytes left on the file's disk."""
@@ -246,9 +237,9 @@ class SqliteLog:
         self._checkpointer.close()
         self._connections.close()
         self._reader.close()
-        if self._presence.is_only():
+        if not self._open_here.is_closed and self._open_here.is_mine():
             self._checkpointer.finish()
-        self._presence.close()
+        self._open_here.close()
 
 
 class SqliteTransaction(Writing):
@@ -314,17 +305,16 @@ class SqliteTransaction(Writing):
         return row[0] if row else 0
 
 
-def _present(path: Path) -> Presence:
+def _mended(path: Path) -> Lock:
     """Say that the log is open here; who comes first mends it before."""
-    presence, end = Presence(path), time.monotonic() + SECONDS_TO_WAIT
     with ExitStack() as undone:
-        undone.callback(presence.close)
+        lock, end = undone.enter_context(closing(locking.open_here(path))), time.monotonic() + SECONDS_TO_WAIT
         while time.monotonic() < end:
-            if presence.is_only():
+            if lock.is_mine():
                 merged.mend(path)
-            if presence.is_shared():
+            if lock.is_shared():
                 undone.pop_all()
-                return presence
+                return lock
             time.sleep(SECONDS_TO_LEAD)
     raise BadInput(f"another process has been opening or closing {path} for long", "see whether it is stopped")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 END = "-wal"
 HEADER, FRAME_HEADER = 32, 24
-COUNT = slice(FRAME_HEADER + 60, FRAME_HEADER + 64)  # of a frame with the first page: the number that counts commits
+COUNT_AT = FRAME_HEADER + 60  # of a frame with the first page: the number that counts commits
 FRAMES_AT_ONCE = 32
 STEP = np.array([[1, 1], [1, 2]], np.uint32)  # what one pair of words does to the two sums before it
 PAIR = np.array([[1, 0], [1, 1]], np.uint32)  # what it adds to them itself
@@ -101,7 +101,7 @@ def _followed(number: int, start: Extent, size: int, words: str) -> Extent:
 def _counted(number: int, before: tuple[int, int] | None, first_page: int | None) -> tuple[int, int] | None:
     if first_page is None:
         return None
-    n = int.from_bytes(os.pread(number, 4, first_page + COUNT.start), "big")
+    n = int.from_bytes(os.pread(number, 4, first_page + COUNT_AT), "big")
     return (before[0] if before else n), n
 
 
