@@ -73,6 +73,18 @@ def interaction(shown: Query, places: Sequence[int], clicked: Sequence[int], mem
     return Interaction.observed(shown, ranking, clicks)
 
 
+@cache
+def learned(name: str, **changes: Any) -> Any:
+    """Return a small ranker after two lists, as it learns on."""
+    learning = ranker(name, **changes).with_room(2, PLACES)
+    for seed in range(2):
+        shown = query(seed=seed)
+        ranking = learning.rank(shown, jax.random.key(seed), PLACES)
+        seen = interaction(shown, np.asarray(ranking.order).tolist(), [1, 3], ranking.memo)
+        learning = learning.learn(seen, jax.random.key(seed))
+    return learning
+
+
 def arrays(value: Any) -> list[np.ndarray]:
     """Return copies of all arrays inside."""
     return [np.array(leaf) for leaf in jax.tree.leaves(eqx.filter(value, eqx.is_array)) if not _is_key(leaf)]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,6 @@ from perturank.parts.table import Table
 LARGEST, LEAST = np.iinfo(np.int32).max, np.iinfo(np.int32).min
 
 
-@cache
-def learned(name: str, **changes: Any) -> Any:
-    """Return a ranker after two lists, as it learns on."""
-    ranker = small.ranker(name, **changes).with_room(2, small.PLACES)
-    for seed in range(2):
-        shown = small.query(seed=seed)
-        ranking = ranker.rank(shown, jax.random.key(seed), small.PLACES)
-        seen = small.interaction(shown, np.asarray(ranking.order).tolist(), [1, 3], ranking.memo)
-        ranker = ranker.learn(seen, jax.random.key(seed))
-    return ranker
-
-
 def damaged(ranker: Any, name: str, value: Any) -> Any:
     """Return the ranker with one array full of a value, or another array in its place."""
     arrays = storage.arrays_of(ranker)
@@ -43,7 +30,7 @@ def test_a_new_ranker_is_sound(name: str) -> None:
 
 
 def test_a_ranker_that_learned_is_sound_and_says_which_array_is_not() -> None:
-    ranker = learned("p2linrank", memory=1000)
+    ranker = small.learned("p2linrank", memory=1000)
     assert soundness.fault(ranker) is None
     for name, value in [
         (".history.document_table.cells", 0),
@@ -71,7 +58,7 @@ def test_counts_of_an_optimiser_and_of_a_covariance_are_not_below_zero_nor_beyon
 
 
 def test_pairs_are_of_documents_that_are_there() -> None:
-    history: History = learned("p2linrank", memory=1000).history
+    history: History = small.learned("p2linrank", memory=1000).history
     none = Table.empty(history.document_table.capacity)
     found = soundness.fault(eqx.tree_at(lambda h: h.document_table, history, none), ".history")
     assert found is not None
@@ -79,7 +66,7 @@ def test_pairs_are_of_documents_that_are_there() -> None:
 
 
 def test_a_file_without_an_empty_cell_is_loaded_and_learning_from_it_ends(tmp_path: Path) -> None:
-    ranker = damaged(learned("p2linrank", memory=1000), ".history.document_table.cells", LARGEST)
+    ranker = damaged(small.learned("p2linrank", memory=1000), ".history.document_table.cells", LARGEST)
     storage.save(ranker, tmp_path / "ranker")
     shown = small.query(seed=3)
     after: Any = storage.load(tmp_path / "ranker").learn(small.interaction(shown, [0, 1, 2, 3], [2]), jax.random.key(3))

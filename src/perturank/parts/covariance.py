@@ -113,8 +113,14 @@ class Full(eqx.Module):
         return cls(jnp.zeros((1, tile, tile)), pairs, zero, jnp.zeros((), bool), jnp.zeros(()), l2, like.n_parameters)
 
     def fault(self) -> Fault | None:
-        """Return what is wrong with it, if it counts rows for which there is no room."""
-        n, rows = int(self.n), self.n_blocks * self.tile
+        """Return what is wrong with it, if its arrays do not belong together or it counts more rows than they have."""
+        n, rows, n_tiles = int(self.n), self.n_blocks * self.tile, self.tiles.shape[0]
+        if not 1 <= self.n_blocks <= self.most_blocks or n_tiles != triangle.n_tiles(self.n_blocks):
+            return Fault(".tiles", f"has {n_tiles} tiles, which are no triangle of 1 to {self.most_blocks} rows")
+        for path, leaf in jax.tree_util.tree_flatten_with_path(self.pairs)[0]:
+            if leaf.shape[0] != rows:
+                name = f".pairs{jax.tree_util.keystr(path)}"
+                return Fault(name, f"has {leaf.shape[0]} rows where there are tiles for {rows}")
         if self.is_primal and not self.may_be_primal:
             return Fault(".is_primal", f"speaks of an inverse, for which {rows} rows are too few")
         if n < 0 or (n > rows and not self.is_primal):

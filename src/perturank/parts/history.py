@@ -91,7 +91,7 @@ class History(eqx.Module):
         first, second = np.asarray(self.pair_table.keys)[: int(self.n_pairs)].T
         if ((first >= second) | (second >= int(self.n_documents))).any():
             return Fault(".pair_table.keys", "holds pairs of documents that are not there")
-        return None
+        return Fault(".weight", "is below zero") if (np.asarray(self.weight) < 0).any() else None
 
     def with_room(self, n_documents: int, n_pairs: int) -> History:
         """Return the same history with room for so many more; a traced one cannot grow and is trusted to fit."""

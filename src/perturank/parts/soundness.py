@@ -18,10 +18,16 @@ class Fault(NamedTuple):
 
 @runtime_checkable
 class Checked(Protocol):
-    """A part that knows more of its whole numbers than that they count something."""
+    """A part that knows more of its arrays than that whole numbers count something; it may have grown."""
 
     def fault(self) -> Fault | None:
         """Return what is wrong with its own arrays, whose kinds fit and whose inner parts are sound."""
+
+
+def growing(ranker: Any) -> tuple[str, ...]:
+    """Return how the paths of those arrays begin that grow as the ranker learns."""
+    parts = jax.tree_util.tree_flatten_with_path(ranker, lambda node: isinstance(node, Checked))[0]
+    return tuple(jax.tree_util.keystr(path) for path, part in parts if isinstance(part, Checked))
 
 
 def fault(tree: Any, at: str = "") -> Fault | None:

@@ -118,9 +118,9 @@ def _differences(file: tuple[Any, Any, Any], model: tuple[Any, Any, Any]) -> str
 
 def _check_arrays(ranker: Ranker, spec: Spec) -> None:
     """Refuse arrays that no ranker of this spec has, and numbers with which it could never learn."""
-    mine = storage.arrays_of(spec.start())
+    mine, growing = storage.arrays_of(spec.start()), soundness.growing(ranker)
     for name, array in storage.arrays_of(ranker).items():
-        grows = name.startswith(snapshots.ONLY_LEARNING)
+        grows = name.startswith(growing)
         if array.dtype != mine[name].dtype or array.ndim != mine[name].ndim or array.shape[1:] != mine[name].shape[1:]:
             raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
         if not grows and array.shape != mine[name].shape:

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import small
+
+from perturank import catalogue, storage
+from perturank.service import changing, snapshots
+from perturank.service.refusals import Refused
+from perturank.service.spec import Spec
+
+GROWS = {"widths": (16, 16)}  # the covariance of so many parameters begins with room for some of its pairs alone
+
+
+def changes(name: str) -> dict[str, Any]:
+    return GROWS if name.startswith("olranknet") else {}
+
+
+def spec(name: str) -> Spec:
+    settings = small.settings(name, **changes(name)).as_dict()
+    return Spec(n_features=small.N_FEATURES, ranker=name, settings=settings, places=small.PLACES).checked()
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.rankers()))
+def test_a_file_of_any_ranker_that_has_learned_is_taken_to_the_last_bit(name: str) -> None:
+    ranker = small.learned(name, **changes(name))
+    brought = changing.brought("m", spec(name), snapshots.state_bytes(ranker))
+    assert small.same_bits(snapshots.ranker_of(brought.content, "it", spec(name))[0], ranker)
+
+
+def test_a_covariance_that_has_grown_is_taken_and_one_whose_arrays_differ_is_not() -> None:
+    ranker = small.learned("olranknet", **GROWS)
+    assert ranker.covariance.n_blocks > small.ranker("olranknet", **GROWS).covariance.n_blocks
+    arrays, header = storage.arrays_of(ranker), storage.header_of(ranker)
+    names = [name for name, array in arrays.items() if name.startswith(".covariance") and array.ndim]
+    assert len(names) > 2
+    for name in names:
+        for array in (arrays[name][:-1], np.repeat(arrays[name], 2, 0), arrays[name][:0]):
+            with pytest.raises(Refused, match=r"the file's array \.covariance"):
+                changing.brought("m", spec("olranknet"), storage.packed(arrays | {name: array}, header))
+
+
+def test_what_cannot_grow_has_the_size_of_a_new_one() -> None:
+    ranker = small.learned("p2linrank")
+    arrays = storage.arrays_of(ranker)
+    longer = arrays | {".theta": np.repeat(arrays[".theta"], 2, 0)}
+    with pytest.raises(Refused, match=r"\.theta has shape"):
+        changing.brought("m", spec("p2linrank"), storage.packed(longer, storage.header_of(ranker)))
+
+
+def test_a_history_of_negative_weight_is_refused() -> None:
+    ranker = small.learned("p2linrank")
+    arrays = storage.arrays_of(ranker)
+    below = arrays | {".history.weight": -arrays[".history.weight"]}
+    with pytest.raises(Refused, match=r"\.history\.weight is below zero"):
+        changing.brought("m", spec("p2linrank"), storage.packed(below, storage.header_of(ranker)))
