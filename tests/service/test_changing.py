@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-import jax
 import numpy as np
 import pytest
 import small
@@ -12,7 +11,9 @@ from perturank.service import changing, snapshots
 from perturank.service.refusals import Refused
 from perturank.service.spec import Spec
 
-GROWS = {"widths": (16, 16)}  # the covariance of so many parameters begins with room for some of its pairs alone
+GROWS: dict[str, Any] = {
+    "widths": (16, 16)
+}  # the covariance of so many parameters begins with room for some of its pairs alone
 
 
 def changes(name: str) -> dict[str, Any]:
@@ -29,6 +30,20 @@ def test_a_file_of_any_ranker_that_has_learned_is_taken_to_the_last_bit(name: st
     ranker = small.learned(name, **changes(name))
     brought = changing.brought("m", spec(name), snapshots.state_bytes(ranker))
     assert small.same_bits(snapshots.ranker_of(brought.content, "it", spec(name))[0], ranker)
+
+
+def test_a_file_of_another_class_is_refused_by_its_name_and_one_of_other_settings_by_those() -> None:
+    content = snapshots.state_bytes(small.learned("pdgd-linear"))
+    with pytest.raises(Refused, match="ranker is pdgd-linear in the file and p2linrank here"):
+        changing.brought("m", spec("p2linrank"), content)
+    header = storage.header_of(small.learned("pdgd-linear"))
+    for field in ("ranker", "settings", "n_features"):
+        for value in cast("tuple[Any, ...]", ("no such", 7, None, [], {})):
+            with pytest.raises(Refused, match="another kind of ranker"):
+                changing.brought("m", spec("pdgd-linear"), storage.packed({}, header | {field: value}))
+    with pytest.raises(Refused, match=r"learning_rate is 0\.5 in the file and 0\.05 here") as refused:
+        changing.brought("m", spec("mgd-linear"), snapshots.state_bytes(small.learned("mgd-linear", learning_rate=0.5)))
+    assert "ranker is" not in str(refused.value)
 
 
 def test_a_covariance_that_has_grown_is_taken_and_one_whose_arrays_differ_is_not() -> None:

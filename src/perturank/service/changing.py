@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from perturank import storage
+from perturank.catalogue import rankers
 from perturank.core import Ranker
 from perturank.parts import soundness
 from perturank.service import snapshots, versions
@@ -84,13 +85,14 @@ class Brought(NamedTuple):
 
 def brought(model: str, spec: Spec, content: bytes) -> Brought:
     """Return a file as it will be stored; it must be of the model's own kind. It takes long: nobody may wait for it."""
-    ranker, header = snapshots.ranker_of(content, "the file", spec)
-    theirs = header.get("ranker"), header.get("settings"), header.get("n_features")
+    arrays, header = storage.unpacked(content, "the file")
+    theirs = _name(header.get("ranker"), spec), header.get("settings"), header.get("n_features")
     if theirs != _kind(spec):
         remedy = f"make a model with its ranker, settings and n_features: {_differences(theirs, _kind(spec))}"
         raise Refused("the file holds another kind of ranker", remedy)
     if header.get("history") is False:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
+    ranker = storage.filled(spec.start(), arrays, "the file")
     _check_arrays(ranker, spec)
     return Brought(spec, f"{model}/imported/{snapshots.sum_of(content).hex()}", snapshots.state_bytes(ranker))
 
@@ -109,9 +111,18 @@ def _kind(spec: Spec) -> tuple[str, Any, int]:
     return spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
 
 
+def _name(ranker: Any, spec: Spec) -> Any:
+    """Return a file's ranker by the model's name for it: a file has the nearest name of those for one class."""
+    entry = rankers().get(ranker) if isinstance(ranker, str) else None
+    return spec.ranker if entry is not None and entry.start == rankers()[spec.ranker].start else ranker
+
+
 def _differences(file: tuple[Any, Any, Any], model: tuple[Any, Any, Any]) -> str:
     """Return what a file and a model do not share, in words."""
-    theirs, mine = ({"ranker": kind, "n_features": n, **settings} for kind, settings, n in (file, model))
+    theirs, mine = (
+        {"ranker": kind, "n_features": n, **(settings if isinstance(settings, dict) else {})}
+        for kind, settings, n in (file, model)
+    )
     names = [name for name in mine if theirs.get(name) != mine.get(name)]
     return ", ".join(f"{name} is {theirs.get(name)} in the file and {mine.get(name)} here" for name in names)
 

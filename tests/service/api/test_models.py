@@ -271,26 +271,26 @@ def test_a_file_without_history_ranks_alike_and_is_not_brought_back(http: TestCl
 def test_a_file_is_read_while_others_write(
     http: TestClient, service: Service, made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content, read = http.get("/v1/models/m/file").content, snapshots.ranker_of
+    content, read = http.get("/v1/models/m/file").content, storage.unpacked
 
     def slowly(*arguments: Any) -> Any:
         assert service.committer.submit(lambda transaction: "written").result(60) == "written"
         return read(*arguments)
 
-    monkeypatch.setattr(snapshots, "ranker_of", slowly)
+    monkeypatch.setattr(storage, "unpacked", slowly)
     assert http.put("/v1/models/m/file", content=content).status_code == 202
 
 
 def test_a_model_that_becomes_another_while_its_file_is_read_does_not_take_it(
     http: TestClient, service: Service, made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content, read = http.get("/v1/models/m/file").content, snapshots.ranker_of
+    content, read = http.get("/v1/models/m/file").content, storage.unpacked
 
     def meanwhile(*arguments: Any) -> Any:
         service.put("m", Spec(n_features=5, ranker="random", places=4))
         return read(*arguments)
 
-    monkeypatch.setattr(snapshots, "ranker_of", meanwhile)
+    monkeypatch.setattr(storage, "unpacked", meanwhile)
     tail = service.log.tail()
     assert http.put("/v1/models/m/file", content=content).status_code == 503
     assert service.log.tail() == tail + 1  # the change alone
