@@ -6,8 +6,9 @@ An order is certain where all N rankers agree; everything else is explored.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import equinox as eqx
 import jax
@@ -98,44 +99,20 @@ def ranked(scores: Array, query: Query, settings: P2Settings, key: Key, k: int) 
     return ordering.topological(before, after, mask, key, k, query.limits).ranking(mask)
 
 
-def _roomy(history: History, settings: P2Settings, n_rounds: int, k: int) -> History:
-    return history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, settings.pairs))
+class P2Rank(eqx.Module):
+    """An ensemble of N rankers, whichever they are."""
 
-
-Remembered = tuple[History, Array | None, Array, Array]  # with gram, pull, and whether there is a new pair
-
-
-class P2LinRank(eqx.Module):
-    """P² with N linear rankers, each fitted to the whole history every round."""
-
-    settings: P2LinSettings = eqx.field(static=True)
-    theta: Array  # [d, N]
-    pull: Array  # u, the noise on all pairs and on the regulariser, [d, N]
-    gram: Array | None  # Σ w x xᵀ over all pairs, [d, d]; None for many features
-    hessian: linear_fit.AnyHessian  # of an earlier fit
+    settings: P2Settings = eqx.field(static=True)
     history: History
-
-    @classmethod
-    def start(cls, settings: P2LinSettings, n_features: int, key: Key) -> P2LinRank:
-        """Return N rankers at 0: nothing is certain before the first click."""
-        shape = n_features, settings.n_rankers
-        pull = math.sqrt(settings.l2) * settings.noise_std * jax.random.normal(key, shape)
-        gram, hessian = linear_fit.unknown(n_features)
-        return cls(settings, jnp.zeros(shape), pull, gram, hessian, History.empty(n_features, memory=settings.memory))
 
     @property
     def n_features(self) -> int:
         """The number of features of a document."""
         return self.history.documents.shape[1]
 
-    @property
-    def feature_covariance(self) -> Array | None:
-        """A of lemma:cb, [d, d]; None where there are too many features to keep it."""
-        return None if self.gram is None else self.gram + self.settings.l2 * jnp.eye(self.n_features)
-
+    @abstractmethod
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
-        return query.features @ self.theta + query.prior[:, None]
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
@@ -153,18 +130,52 @@ class P2LinRank(eqx.Module):
         """Return the share of pairs on which the rankers disagree."""
         return certainty.uncertain_share(certainty.unanimous(self.scores(query), query.mask), query.mask)
 
-    def with_room(self, n_rounds: int, k: int) -> P2LinRank:
+    def with_room(self, n_rounds: int, k: int) -> Self:
         """Return the same ranker with room for so many more rounds."""
-        history = _roomy(self.history, self.settings, n_rounds, k)
+        history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
         return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
 
-    def learn(self, interaction: Interaction, key: Key) -> P2LinRank:
-        """Return the ensemble refitted to all clicks so far, perturbed (eq:obj)."""
+    def learn(self, interaction: Interaction, key: Key) -> Self:
+        """Return the ensemble fitted to all clicks so far, perturbed (eq:obj)."""
         return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
 
     @eqx.filter_jit
-    def _learn(self, interaction: Interaction, key: Key) -> P2LinRank:
+    def _learn(self, interaction: Interaction, key: Key) -> Self:
         return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
+
+    @abstractmethod
+    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
+        """Return the ensemble after one fit to all clicks, the first n of these interactions [B, …] among them."""
+
+
+Remembered = tuple[History, Array | None, Array, Array]  # with gram, pull, and whether there is a new pair
+
+
+class P2LinRank(P2Rank):
+    """P² with N linear rankers, each fitted to the whole history every round."""
+
+    settings: P2LinSettings = eqx.field(static=True)
+    theta: Array  # [d, N]
+    pull: Array  # u, the noise on all pairs and on the regulariser, [d, N]
+    gram: Array | None  # Σ w x xᵀ over all pairs, [d, d]; None for many features
+    hessian: linear_fit.AnyHessian  # of an earlier fit
+
+    @classmethod
+    def start(cls, settings: P2LinSettings, n_features: int, key: Key) -> P2LinRank:
+        """Return N rankers at 0: nothing is certain before the first click."""
+        shape = n_features, settings.n_rankers
+        pull = math.sqrt(settings.l2) * settings.noise_std * jax.random.normal(key, shape)
+        gram, hessian = linear_fit.unknown(n_features)
+        return cls(settings, History.empty(n_features, memory=settings.memory), jnp.zeros(shape), pull, gram, hessian)
+
+    @property
+    def feature_covariance(self) -> Array | None:
+        """A of lemma:cb, [d, d]; None where there are too many features to keep it."""
+        return None if self.gram is None else self.gram + self.settings.l2 * jnp.eye(self.n_features)
+
+    def scores(self, query: Query) -> Array:
+        """Return every ranker's scores; [V, N]."""
+        return query.features @ self.theta + query.prior[:, None]
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2LinRank:
@@ -200,7 +211,7 @@ class P2LinRank(eqx.Module):
             return theta, pull, hessian
 
         theta, pull, hessian = lax.cond(taught, fit, lambda: (self.theta, self.pull, self.hessian))
-        return P2LinRank(s, theta, pull, gram, hessian, history)
+        return P2LinRank(s, history, theta, pull, gram, hessian)
 
     def _remembered(self, key: Key) -> tuple[History, Array | None, Array]:
         """Return the history, Σ w x xᵀ and u without what is forgotten now; the noise of what stays is drawn anew."""
@@ -216,7 +227,7 @@ class P2LinRank(eqx.Module):
         return history, *lax.cond(self.history.is_full, again, lambda: old)
 
 
-class P2NeurRank(eqx.Module):
+class P2NeurRank(P2Rank):
     """P² with N networks, each taking a few Adam steps a round from where it was."""
 
     settings: P2NeurSettings = eqx.field(static=True)
@@ -224,7 +235,6 @@ class P2NeurRank(eqx.Module):
     theta_0: scoring.Scorer
     optimiser: Any
     lots: Array  # data of the key of all noise that is drawn once and kept
-    history: History
 
     @classmethod
     def start(cls, settings: P2NeurSettings, n_features: int, key: Key) -> P2NeurRank:
@@ -237,12 +247,7 @@ class P2NeurRank(eqx.Module):
         n_frozen = settings.n_rankers if settings.noise == "frozen" else None
         history = History.empty(n_features, n_frozen, settings.memory)
         theta_0 = jax.tree.map(jnp.copy, theta)
-        return cls(settings, theta, theta_0, network_fit(settings).optimiser(theta), jax.random.key_data(key), history)
-
-    @property
-    def n_features(self) -> int:
-        """The number of features of a document."""
-        return self.history.documents.shape[1]
+        return cls(settings, history, theta, theta_0, network_fit(settings).optimiser(theta), jax.random.key_data(key))
 
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
@@ -251,35 +256,6 @@ class P2NeurRank(eqx.Module):
             lambda rows: fit.scores(self.theta, self.theta_0, rows), query.features, query.n_rows
         )
         return scores + query.prior[:, None]
-
-    @eqx.filter_jit
-    def score(self, query: Query) -> Array:
-        """Return the mean score of the N rankers; [V]."""
-        return jnp.mean(self.scores(query), axis=1)
-
-    @eqx.filter_jit
-    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
-        """Return a list that follows the certain orders and explores the others."""
-        k = query.places(self.n_features, k)
-        return ranked(self.scores(query), query, self.settings, key, k)
-
-    @eqx.filter_jit
-    def uncertain(self, query: Query) -> Array:
-        """Return the share of pairs on which the rankers disagree."""
-        return certainty.uncertain_share(certainty.unanimous(self.scores(query), query.mask), query.mask)
-
-    def with_room(self, n_rounds: int, k: int) -> P2NeurRank:
-        """Return the same ranker with room for so many more rounds."""
-        history = _roomy(self.history, self.settings, n_rounds, k)
-        return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
-
-    def learn(self, interaction: Interaction, key: Key) -> P2NeurRank:
-        """Return the ensemble after a few steps on all clicks so far, perturbed (eq:obj)."""
-        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
-
-    @eqx.filter_jit
-    def _learn(self, interaction: Interaction, key: Key) -> P2NeurRank:
-        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2NeurRank:
@@ -293,7 +269,7 @@ class P2NeurRank(eqx.Module):
         last = jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2]
         kept = jax.random.wrap_key_data(self.lots)
         theta, optimiser = network_fit(s).fitted(self.theta, self.theta_0, self.optimiser, history, newest, last, kept)
-        return P2NeurRank(s, theta, self.theta_0, optimiser, self.lots, history)
+        return P2NeurRank(s, history, theta, self.theta_0, optimiser, self.lots)
 
 
 def network_fit(s: P2NeurSettings) -> NetworkFit:
