@@ -80,12 +80,13 @@ def writing(path: Path, pages_to_merge: int) -> Iterator[Writing]:
             listener.join()
 
 
-def must_be_whole(path: Path, least: int, most: int) -> None:
-    """See that the log opens at some transaction between these, and holds all of it and nothing later."""
+def must_be_whole(path: Path, least: int, most: int | None) -> int:
+    """See that the log opens at some transaction between these, and holds all of it and nothing later; return which."""
     with closing(SqliteLog(path)) as log:
         assert log._connection().execute("PRAGMA integrity_check").fetchone() == ("ok",)
         tail = log.tail()
-        assert least <= tail <= most
+        assert least <= tail
+        assert most is None or tail <= most
         assert [record.position for record in log.read()] == list(range(1, tail + 1))
         if tail:
             newest = {str(position % 50): position for position in range(max(1, tail - 49), tail + 1)}
@@ -93,6 +94,7 @@ def must_be_whole(path: Path, least: int, most: int) -> None:
             assert {name: log.stored(name) for name in log.names("")} == {
                 name: position.to_bytes(16_000, "big") for name, position in expected.items()
             }
+    return tail
 
 
 def last_whole(wal: Path) -> int:
@@ -106,13 +108,17 @@ def must_survive(stopped: Writing, chance: random.Random, n_cuts: int) -> bool:
     folder, cut = stopped.path.parent, stopped.path.parent / "cut"
     left = {end: file.read_bytes() for end in ENDS if (file := folder / f"log.db{end}").exists()}
     n_bytes = len(left["-wal"])
-    for n in sorted({0, n_bytes, *(chance.randrange(n_bytes + 1) for _ in range(n_cuts - 2))}):
+
+    def must_open(n: int, least: int, most: int | None) -> int:
         shutil.rmtree(cut, ignore_errors=True)
         cut.mkdir()
         for end, content in (left | {"-wal": left["-wal"][:n]}).items():
             (cut / f"log.db{end}").write_bytes(content)
-        # The last two may not have been said, or not been heard.
-        must_be_whole(cut / "log.db", last_whole(cut / "log.db-wal"), stopped.last + 2)
+        return must_be_whole(cut / "log.db", max(least, last_whole(cut / "log.db-wal")), most)
+
+    most = must_open(n_bytes, stopped.last, None)  # uncut it has all that was said, if not more
+    for n in (0, *(chance.randrange(n_bytes + 1) for _ in range(n_cuts - 1))):
+        must_open(n, 0, most)
     return "-merging" in left
 
 
