@@ -105,12 +105,14 @@ def test_a_merge_goes_on_until_nobody_who_reads_keeps_it_from_the_last_commit(
     log: SqliteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, pauses = sqlite3.connect(log.path, isolation_level=None, check_same_thread=False), 0
-    merging = log.path.with_name("log.db-merging")
+    copy = log.path.with_name("log.db-merging")
 
     def pause(seconds: float) -> None:
         nonlocal pauses
+        if seconds != merging.SECONDS_BETWEEN_PASSES:
+            return
         pauses += 1
-        assert merging.exists()
+        assert copy.exists()
         if pauses == 5:
             reader.execute("COMMIT")
 
@@ -125,7 +127,7 @@ def test_a_merge_goes_on_until_nobody_who_reads_keeps_it_from_the_last_commit(
     _, n_written, n_merged = log._connection().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     assert n_merged == n_written
     assert n_pages(log) > PAGES_TO_MERGE
-    assert not merging.exists()
+    assert not copy.exists()
     reader.close()
 
 
