@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,6 @@ END = "-wal"
 HEADER, FRAME_HEADER = 32, 24
 COUNT_AT = FRAME_HEADER + 60  # of a frame with the first page: the number that counts commits
 FRAMES_AT_ONCE = 32
-SECONDS_FOR_OTHERS = 0.0005  # in between: threads that answer get Python's lock only if it is let go for a while
 STEP = np.array([[1, 1], [1, 2]], np.uint32)  # what one pair of words does to the two sums before it
 PAIR = np.array([[1, 0], [1, 1]], np.uint32)  # what it adds to them itself
 
@@ -98,7 +96,6 @@ def _followed(number: int, start: Extent, size: int, words: str) -> Extent:
             is_torn = len(rest) < size and rest[8:16] == start.salts[: len(rest[8:16])]
             n_read = at + len(rest) if is_torn else at
             return Extent(whole.salts, whole.n_whole, n_read, whole.sums, whole.counts, whole.first_page)
-        time.sleep(SECONDS_FOR_OTHERS)
 
 
 def _counted(number: int, before: tuple[int, int] | None, first_page: int | None) -> tuple[int, int] | None:
