@@ -131,10 +131,8 @@ def _check_arrays(ranker: Ranker, spec: Spec) -> None:
     """Refuse arrays that no ranker of this spec has, and numbers with which it could never learn."""
     mine, growing = storage.arrays_of(spec.start()), soundness.growing(ranker)
     for name, array in storage.arrays_of(ranker).items():
-        grows = name.startswith(growing)
-        if array.dtype != mine[name].dtype or array.ndim != mine[name].ndim or array.shape[1:] != mine[name].shape[1:]:
-            raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
-        if not grows and array.shape != mine[name].shape:
+        own, first = mine[name], int(name.startswith(growing))  # what grows may have any number of rows
+        if array.dtype != own.dtype or array.ndim != own.ndim or array.shape[first:] != own.shape[first:]:
             raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise Refused(f"the file's array {name} holds what is no number", "save a ranker that is sound")
