@@ -126,9 +126,14 @@ class P2Rank(eqx.Module):
         return ranked(self.scores(query), query, self.settings, key, k)
 
     @eqx.filter_jit
+    def certain(self, query: Query) -> Array:
+        """Return C[i, j]: all rankers put document i before j (def:certain); [V, V]."""
+        return certainty.unanimous(self.scores(query), query.mask)
+
+    @eqx.filter_jit
     def uncertain(self, query: Query) -> Array:
         """Return the share of pairs on which the rankers disagree."""
-        return certainty.uncertain_share(certainty.unanimous(self.scores(query), query.mask), query.mask)
+        return certainty.uncertain_share(self.certain(query), query.mask)
 
     def with_room(self, n_rounds: int, k: int) -> Self:
         """Return the same ranker with room for so many more rounds."""
