@@ -23,16 +23,25 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     assert serving.stop() == 0
 
 
-def plan(ranker: str, batch: int = 1, seed: int = 1) -> Plan:
-    fold = datasets.load("synthetic-linear")
-    user = clicks.user("navigational", fold.n_grades)
+def plan(ranker: str, batch: int = 1, seed: int = 1, data: str = "synthetic-linear", who: str = "navigational") -> Plan:
+    fold = datasets.load(data)
+    user = clicks.user(who, fold.n_grades)
     return Plan(ranker, published(ranker).settings, user, fold, 20, evaluate_at=(10,), batch=batch, seed=seed)
 
 
-@pytest.mark.parametrize("ranker", ["p2linrank", "pdgd-linear"])
-def test_in_step_with_the_service_a_run_goes_through_the_lists_of_the_simulation(client: Client, ranker: str) -> None:
-    own = plan(ranker, batch=5, seed=3)
-    here, there = simulate(own), drive(own, client, f"in-step-{ranker}")
+@pytest.mark.parametrize(
+    "ranker, data, who",
+    [
+        ("p2linrank", "synthetic-linear", "navigational"),
+        ("pdgd-linear", "synthetic-linear", "navigational"),
+        ("pdgd-linear", "synthetic-stream:20", "navigational"),
+    ],
+)
+def test_in_step_with_the_service_a_run_goes_through_the_lists_of_the_simulation(
+    client: Client, ranker: str, data: str, who: str
+) -> None:
+    own = plan(ranker, batch=5, seed=3, data=data, who=who)
+    here, there = simulate(own), drive(own, client, f"in-step-{ranker}-{data.partition(':')[0]}-{who}")
     assert there.ndcgs == pytest.approx(here.ndcgs, abs=1e-6)
     for mine, its in zip(here.checkpoints, there.checkpoints, strict=True):
         assert its.round == mine.round

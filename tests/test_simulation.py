@@ -19,10 +19,23 @@ from oracles import metrics as oracle
 from perturank import catalogue, datasets, simulation
 from perturank.clicks import user
 from perturank.core import Interaction, Query
+from perturank.datasets.dataset import Head
 from perturank.datasets.fold import Fold
 from perturank.errors import BadInput
 from perturank.runs import Run
-from perturank.simulation import LEARNING, LISTS, QUERIES, START, USERS, Plan, Shelf, World, simulate, streams
+from perturank.simulation import (
+    LEARNING,
+    LISTS,
+    QUERIES,
+    START,
+    USERS,
+    Plan,
+    Shelf,
+    World,
+    drawn_query,
+    simulate,
+    streams,
+)
 
 TOP, ROUNDS, STOPS = small.PLACES, 40, (10, 25)
 KINDS = ["p2linrank", "p2neurrank", "pairrank", "pdgd-linear"]
@@ -86,6 +99,20 @@ def test_a_run_that_was_interrupted_ends_like_one_that_was_not(name: str, tmp_pa
     must_be_the_same(simulate(plan(name), checkpoint=file, on_progress=resumed.append), whole(name))
     assert sum(resumed) == ROUNDS - sum(done)
     must_be_the_same(simulate(plan(name), checkpoint=file), whole(name))
+
+
+@cache
+def streamed() -> Fold:
+    """Return a stream of 40 new queries behind a head of four."""
+    train = replace(small.easy(44, (3, 5, 8), 1), head=Head(4, 0.3))
+    return replace(small.fold(), train=train)
+
+
+@pytest.mark.as_shipped
+def test_a_stream_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    file, given = tmp_path / "run", plan("p2linrank", fold=streamed())
+    simulate(replace(given, rounds=25, evaluate_at=(10,)), checkpoint=file)
+    must_be_the_same(simulate(given, checkpoint=file), simulate(given))
 
 
 @pytest.mark.as_shipped
@@ -175,6 +202,36 @@ def test_changing_the_ranker_never_changes_which_queries_come() -> None:
     queries = drawn("pdgd-linear")
     assert queries == drawn("random")
     assert set(queries) == set(range(12))
+
+
+def queries_of(seed: int, rounds: int, n_new: int, head: Head) -> np.ndarray:
+    key = streams(seed)[QUERIES]
+    draw: Any = jax.vmap(lambda t: drawn_query(key, t, head.n + n_new, head))
+    return np.asarray(draw(jnp.arange(1, rounds + 1)))
+
+
+def test_a_stream_repeats_its_head_and_shows_every_other_query_once_at_most() -> None:
+    head, rounds = Head(50, 0.3), 5000
+    queries = queries_of(3, rounds, rounds, head)
+    is_head = queries < head.n
+    assert is_head.mean() == pytest.approx(head.p, abs=5 * np.sqrt(head.p * (1 - head.p) / rounds))
+    each = np.bincount(queries[is_head], minlength=head.n)
+    assert np.abs(each - each.mean()).max() < 5 * np.sqrt(each.mean())
+    new = queries[~is_head]
+    assert len(set(new)) == len(new)
+    assert new.max() < head.n + rounds
+
+
+def test_seeds_begin_a_stream_at_different_queries() -> None:
+    head = Head(50, 0.3)
+    one, other = (set(queries_of(seed, 100, 5000, head)) - set(range(head.n)) for seed in (1, 2))
+    assert len(one) > 50
+    assert not one & other
+
+
+def test_a_stream_that_is_too_short_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"easy has 40 new queries, too few for 41 rounds; .* easy:41"):
+        plan("pdgd-linear", fold=streamed(), rounds=41)
 
 
 @pytest.mark.parametrize("name", ["p2linrank", "pdgd-linear"])

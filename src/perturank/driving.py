@@ -22,7 +22,7 @@ from perturank.core import Array, ClickModel, Key
 from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam
 from perturank.runs import Checkpoint
-from perturank.simulation import QUERIES, USERS, Plan, streams
+from perturank.simulation import QUERIES, USERS, Plan, drawn_query, streams
 
 SECONDS_BETWEEN_LOOKS = 0.005
 SECONDS_TO_LEARN = 60.0
@@ -63,8 +63,8 @@ def _clicked(
 
 def _drawn_queries(plan: Plan, key: Key) -> np.ndarray:
     """Return the query of every round, as the simulation draws it."""
-    n = plan.fold.train.n_queries
-    draw = jax.vmap(lambda t: jax.random.randint(jax.random.fold_in(key, t), (), 0, n))
+    data = plan.fold.train
+    draw = jax.vmap(lambda t: drawn_query(key, t, data.n_queries, data.head))
     return np.asarray(jax.jit(draw)(jnp.arange(1, plan.rounds + 1)))
 
 

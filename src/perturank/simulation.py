@@ -23,7 +23,7 @@ from perturank import machine, metrics
 from perturank.catalogue import published
 from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking
 from perturank.datasets import Dataset, Fold
-from perturank.datasets.dataset import fingerprint
+from perturank.datasets.dataset import Head, fingerprint
 from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam
 from perturank.hyperparameters import Settings
@@ -71,11 +71,20 @@ class Plan:
             )
         if self.evaluate_on not in ("test", "validation"):
             raise BadInput(f"evaluate_on is {self.evaluate_on!r}", "it must be 'test' or 'validation'")
+        self._check_stream()
 
     @property
     def stops(self) -> tuple[int, ...]:
         """The rounds after which the ranker is evaluated: those asked for and the last."""
         return tuple(sorted({*self.evaluate_at, self.rounds}))
+
+    def _check_stream(self) -> None:
+        train, name = self.fold.train, self.fold.name
+        if train.head is not None and self.rounds > train.n_queries - train.head.n:
+            raise BadInput(
+                f"{name} has {train.n_queries - train.head.n} new queries, too few for {self.rounds} rounds",
+                f"ask for fewer rounds, or for a longer stream: {name}:{self.rounds}",
+            )
 
 
 class Shelf(eqx.Module):
@@ -89,6 +98,7 @@ class Shelf(eqx.Module):
     ideals: Array
     n_queries: Array
     sizes: tuple[int, ...] = eqx.field(static=True)
+    head: Head | None = eqx.field(static=True)
 
     @classmethod
     def of(cls, data: Dataset, top: int) -> Shelf:
@@ -111,6 +121,7 @@ class Shelf(eqx.Module):
             _padded(ideals.astype(np.float32), n_queries),
             jnp.asarray(data.n_queries),
             sizes,
+            data.head,
         )
 
     def query(self, q: Array, size: int) -> tuple[Query, Array]:
@@ -158,10 +169,26 @@ def streams(seed: int | Array) -> Key:
     return jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(5))
 
 
+def drawn_query(key: Key, t: Array, n_queries: Array | int, head: Head | None) -> Array:
+    """Return the query of round t, a pure function of the stream of keys and the round.
+
+    Where there is a head, the queries behind it come one after another, each seed beginning at one of
+    its own; a round that shows a query of the head skips one.
+    """
+    draw = jax.random.fold_in(key, t)
+    if head is None:
+        return jax.random.randint(draw, (), 0, n_queries)
+    n_new = n_queries - head.n
+    first = jax.random.randint(jax.random.fold_in(key, 0), (), 0, n_new)  # rounds count from 1
+    share, place = jax.random.split(draw)
+    repeated = jax.random.randint(place, (), 0, head.n)
+    return jnp.where(jax.random.bernoulli(share, head.p), repeated, head.n + (first + t - 1) % n_new)
+
+
 def shown_list(world: World, ranker: Ranker, t: Array) -> tuple[Query, Ranking, Array, Array, Array]:
     """Return the shown documents of round t, their ranking, grades, ideal DCG, and the list's mis-ordered pairs."""
     shelf = world.shelf
-    q = jax.random.randint(jax.random.fold_in(world.keys[QUERIES], t), (), 0, shelf.n_queries)
+    q = drawn_query(world.keys[QUERIES], t, shelf.n_queries, shelf.head)
     key = jax.random.fold_in(world.keys[LISTS], t)
 
     def in_bucket(size: int) -> Callable[[], tuple[Query, Ranking, Array, Array]]:

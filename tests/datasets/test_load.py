@@ -165,7 +165,15 @@ def test_unknown_names_get_the_nearest_and_collections_ask_for_their_path(
         load("sintetic")
     with pytest.raises(BadInput, match="mslr is read from its own files; give a path"):
         load("mslr")
-    assert set(available()) == {"synthetic", "synthetic-linear", "mslr", "yahoo", "istella", "letor"}
+    assert set(available()) == {
+        "synthetic",
+        "synthetic-linear",
+        "synthetic-stream",
+        "mslr",
+        "yahoo",
+        "istella",
+        "letor",
+    }
 
 
 def test_options_that_do_not_apply_are_refused(write: Write) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from perturank.datasets import Fold, load
+from perturank.datasets import Fold, content, load
+from perturank.datasets.dataset import fingerprint
 from perturank.datasets.linear_truth import DELTA_MIN, NORM, linear
-from perturank.datasets.synthetic import _law, mslr_like
+from perturank.datasets.synthetic import HEAD, N_HELD_OUT, QUERIES_AT_ONCE, _law, mslr_like, stream
 from perturank.errors import BadInput
 
 DIGESTS = """
 import hashlib
 from perturank.datasets import load
-for name in ("synthetic", "synthetic-linear"):
+for name in ("synthetic", "synthetic-linear", "synthetic-stream"):
     splits = load(name, n_queries=12, seed=3).splits.values()
     print(hashlib.sha256(b"".join(s.features.tobytes() + s.labels.tobytes() for s in splits)).hexdigest())
 """
@@ -83,7 +85,7 @@ def _inputs(features: np.ndarray, groups: list[np.ndarray], squared: bool) -> np
 
 
 def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
-    names = ["synthetic", "synthetic-linear"]
+    names = ["synthetic", "synthetic-linear", "synthetic-stream"]
     here = [digest(load(name, n_queries=12, seed=3)) for name in names]
     run = subprocess.run([sys.executable, "-c", DIGESTS], capture_output=True, text=True, check=True)
     assert run.stdout.split() == here
@@ -114,6 +116,39 @@ def test_wrong_sizes_and_folds_are_refused() -> None:
         load("synthetic", n_features=10)
     with pytest.raises(BadInput, match="seed is -1"):
         load("synthetic", seed=-1)
+
+
+def test_a_stream_has_its_head_and_then_as_many_new_queries_as_asked_for() -> None:
+    made = load("synthetic-stream:30")
+    assert made.train.head == HEAD
+    assert made.train.n_queries == HEAD.n + 30
+    assert (made.validation.n_queries, made.test.n_queries) == (N_HELD_OUT, N_HELD_OUT)
+    assert made.validation.head is made.test.head is None
+    for split in made.splits.values():
+        assert 20 <= split.lengths.min() <= split.lengths.max() <= 60
+        assert len(set(split.qids)) == split.n_queries
+    first_rows = made.train.features[made.train.offsets[:-1]]
+    assert len(np.unique(first_rows, axis=0)) == made.train.n_queries
+
+
+def test_a_stream_has_the_law_of_synthetic(fold: Fold) -> None:
+    made = stream(500)
+    assert (made.n_features, made.n_grades) == (fold.n_features, fold.n_grades)
+    shares = np.bincount(made.train.labels, minlength=5) / made.train.n_documents
+    np.testing.assert_allclose(shares, [0.52, 0.32, 0.13, 0.0225, 0.0075], atol=0.015)
+
+
+def test_a_longer_stream_begins_with_the_shorter_one() -> None:
+    short, long = (stream(n, 2).train for n in (QUERIES_AT_ONCE - 1, QUERIES_AT_ONCE + 1))
+    np.testing.assert_array_equal(short.features, long.between(0, short.n_queries).features)
+    np.testing.assert_array_equal(short.qids, long.qids[:-2])
+
+
+def test_the_head_is_part_of_what_a_stream_is() -> None:
+    train = stream(20).train
+    assert content("synthetic-stream:20") == fingerprint(train)
+    assert fingerprint(replace(train, head=None)) != fingerprint(train)
+    assert fingerprint(replace(train, head=replace(HEAD, p=0.5))) != fingerprint(train)
 
 
 def test_the_linear_truth_lies_in_the_unit_ball_and_grades_follow_it() -> None:

@@ -33,9 +33,10 @@ def load(
 ) -> Fold:
     """Return a fold of generated data (by name) or of a folder or file (by path).
 
-    `n_queries` is the size of generated training data, also written `synthetic:1000`; `seed` draws
-    generated data, and the split of a single file. `n_features` says how many features a file has
-    where its lines leave out the last ones. `synthetic-linear` is never normalised.
+    `n_queries` is the size of generated training data, also written `synthetic:1000`; of a stream it
+    counts the new queries, without the head. `seed` draws generated data, and the split of a single
+    file. `n_features` says how many features a file has where its lines leave out the last ones.
+    `synthetic-linear` is never normalised.
 
     >>> fold = load("synthetic", n_queries=30)
     >>> fold.n_features, fold.n_grades, fold.train.n_queries
@@ -50,7 +51,7 @@ def load(
         name, size = generated
         if fold != 1:
             raise no_such_fold(name, fold, 1)
-        return synthetic.generated(name, _size(size, n_queries), seed, n_features, normalise)
+        return synthetic.generated(name, _size(name, size, n_queries), seed, n_features, normalise)
     path = _existing(name_or_path)
     if n_queries is not None:
         raise BadInput(f"n_queries does not apply to {path}", "it sets the size of generated data only")
@@ -89,12 +90,12 @@ def _generated(name: str | Path) -> tuple[str, str] | None:
     return (kind, size) if kind in synthetic.SUMMARIES else None
 
 
-def _size(written: str, given: int | None) -> int:
+def _size(name: str, written: str, given: int | None) -> int:
     if written and given is not None:
         raise BadInput("the number of queries is given twice", "write it in the name or as n_queries")
     if written and not written.isdecimal():
         raise BadInput(f"{written!r} is not a number of queries", "write a name like synthetic:1000")
-    size = int(written) if written else synthetic.N_QUERIES if given is None else given
+    size = int(written) if written else synthetic.DEFAULT_SIZES[name] if given is None else given
     if size < 1:
         raise BadInput(f"n_queries is {size}", "it must be 1 or more")
     return size

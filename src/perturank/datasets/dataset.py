@@ -20,11 +20,20 @@ Offsets = NDArray[np.int64]
 LARGEST = float(np.finfo(np.float32).max)
 
 
+@dataclass(frozen=True)
+class Head:
+    """The first n queries of a stream: a round shows one of them with probability p, else a new query."""
+
+    n: int
+    p: float
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Features [n, d], labels [n]; query i is rows offsets[i] to offsets[i + 1], named qids[i].
 
-    The features may be a memory map: slice them query by query.
+    The features may be a memory map: slice them query by query. Users send the queries of a stream in
+    the way its `head` says, and those of any other data set uniformly; a part of a stream is no stream.
     """
 
     name: str
@@ -32,6 +41,7 @@ class Dataset:
     labels: Labels
     offsets: Offsets
     qids: NDArray[np.str_]
+    head: Head | None = None
 
     @property
     def n_queries(self) -> int:
@@ -189,4 +199,6 @@ def fingerprint(data: Dataset) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for array in (data.features, data.labels, data.offsets):
         digest.update(np.ascontiguousarray(array).data)
+    if data.head is not None:
+        digest.update(repr(data.head).encode())
     return digest.hexdigest()
