@@ -213,6 +213,11 @@ BAD: dict[str, tuple[Arguments, tuple[str, ...]]] = {
     "an unknown ranker to list": (lambda _: ["rankers", "pdgd-linaer"], ("did you mean 'pdgd-linear'?",)),
     "an unknown data set": (lambda _: ["data", "sinthetic"], ("did you mean 'synthetic'?",)),
     "unknown users": (simulated("--clicks", "perfekt"), ("did you mean 'perfect'?",)),
+    "users who need a truth": (simulated("--clicks", "preferences"), ("use data with a known truth",)),
+    "a stream that ends": (
+        simulated("--data", "synthetic-stream:20", "--rounds", "30"),
+        ("has 20 new queries, too few for 30 rounds", "synthetic-stream:30"),
+    ),
     "an unknown stop rule": (simulated("--stop", "never"), ("never",)),
     "an unknown hyper-parameter": (simulated("--set", "learning_rat=1"), ("did you mean 'learning_rate'?",)),
     "an impossible hyper-parameter": (simulated("--set", "learning_rate=-1"), ("learning_rate", "above 0")),

@@ -35,6 +35,7 @@ def plan(ranker: str, batch: int = 1, seed: int = 1, data: str = "synthetic-line
         ("p2linrank", "synthetic-linear", "navigational"),
         ("pdgd-linear", "synthetic-linear", "navigational"),
         ("pdgd-linear", "synthetic-stream:20", "navigational"),
+        ("pdgd-linear", "synthetic-linear", "preferences"),
     ],
 )
 def test_in_step_with_the_service_a_run_goes_through_the_lists_of_the_simulation(

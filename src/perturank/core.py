@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ from perturank.errors import BadInput
 
 Array = jax.Array
 Key = jax.Array
+Judgement = Literal["grades", "scores"]
 
 SMALLEST_BUCKET = 16
 BEHIND_ALL = 2**31 - 1
@@ -211,17 +212,21 @@ class Ranker(Protocol):
 
 @runtime_checkable
 class ClickModel(Protocol):
-    """A simulated user: sees grades, never features."""
+    """A simulated user: sees the documents' grades or their true scores, never features."""
+
+    @property
+    def judges_by(self) -> Judgement:
+        """What the user sees of a document: its grade, or its true score f* where the data have one."""
 
     @property
     def spec(self) -> str:
         """The user in one line, from which it can be made again."""
 
-    def check(self, grades: ArrayLike) -> None:
-        """Refuse grades that the user does not know."""
+    def check(self, judged: ArrayLike) -> None:
+        """Refuse grades that the user does not know, or scores that are none."""
 
-    def click(self, grades: Array, mask: Array, key: Key) -> Array:
-        """Return the clicks on a list of grades [k], top first; masked places get none; [k]."""
+    def click(self, judged: Array, mask: Array, key: Key) -> Array:
+        """Return the clicks on a list of grades or scores [k], top first; masked places get none; [k]."""
 
 
 def _finite(values: ArrayLike, name: str, ndim: int) -> np.ndarray:

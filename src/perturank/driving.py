@@ -54,11 +54,18 @@ class Driven:
 
 @eqx.filter_jit
 def _clicked(
-    user: ClickModel, grades: np.ndarray, mask: np.ndarray, ideal: np.float32, key: Key, t: np.int32
+    user: ClickModel,
+    judged: np.ndarray,
+    grades: np.ndarray,
+    mask: np.ndarray,
+    ideal: np.float32,
+    key: Key,
+    t: np.int32,
 ) -> tuple[Array, Array]:
     """Return the clicks on a list, and its NDCG."""
-    shown, real = jnp.asarray(grades), jnp.asarray(mask)
-    return user.click(shown, real, jax.random.fold_in(key, t)), metrics.ndcg(shown, real, jnp.asarray(ideal))
+    real = jnp.asarray(mask)
+    clicks = user.click(jnp.asarray(judged), real, jax.random.fold_in(key, t))
+    return clicks, metrics.ndcg(jnp.asarray(grades), real, jnp.asarray(ideal))
 
 
 def _drawn_queries(plan: Plan, key: Key) -> np.ndarray:
@@ -77,7 +84,8 @@ def drive(
     on_progress: Callable[[int], None] | None = None,
 ) -> Driven:
     """Let the plan's user search through the service; in step: each batch is learned before the next list."""
-    plan.user.check(plan.fold.train.labels)
+    judged = plan.judged
+    plan.user.check(judged)
     _made(plan, client, model, in_step)
     data, keys, driven = plan.fold.train, streams(plan.seed), Driven()
     queries = _drawn_queries(plan, keys[QUERIES])
@@ -94,9 +102,10 @@ def drive(
         rows = np.asarray(data.features[first:last], np.float32)
         shown = client.rank_arrays(ids, rows, model=model, top=plan.top, draw=t)
         listed = np.array([int(name) for name in shown.ids])
-        grades, mask = np.zeros(plan.top, np.int32), np.arange(plan.top) < len(listed)
-        grades[: len(listed)] = labels[listed]
-        clicks, ndcg = _clicked(plan.user, grades, mask, np.float32(ideals[q]), keys[USERS], np.int32(t))
+        mask = np.arange(plan.top) < len(listed)
+        grades, seen = np.zeros(plan.top, np.int32), np.zeros(plan.top, judged.dtype)
+        grades[mask], seen[mask] = labels[listed], judged[listed]
+        clicks, ndcg = _clicked(plan.user, seen, grades, mask, np.float32(ideals[q]), keys[USERS], np.int32(t))
         chosen = np.flatnonzero(np.asarray(clicks)[: len(listed)])
         client.feedback(shown.impression, [shown.ids[place] for place in chosen], model=model)
         driven.ndcgs.append(float(ndcg))

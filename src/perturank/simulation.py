@@ -72,11 +72,18 @@ class Plan:
         if self.evaluate_on not in ("test", "validation"):
             raise BadInput(f"evaluate_on is {self.evaluate_on!r}", "it must be 'test' or 'validation'")
         self._check_stream()
+        self._check_truth()
 
     @property
     def stops(self) -> tuple[int, ...]:
         """The rounds after which the ranker is evaluated: those asked for and the last."""
         return tuple(sorted({*self.evaluate_at, self.rounds}))
+
+    @property
+    def judged(self) -> np.ndarray:
+        """What the user judges the training documents by: their grades, or their true scores; [n]."""
+        scores = self.fold.true_scores if self.user.judges_by == "scores" else None
+        return np.asarray(self.fold.train.labels, np.int32) if scores is None else scores
 
     def _check_stream(self) -> None:
         train, name = self.fold.train, self.fold.name
@@ -84,6 +91,13 @@ class Plan:
             raise BadInput(
                 f"{name} has {train.n_queries - train.head.n} new queries, too few for {self.rounds} rounds",
                 f"ask for fewer rounds, or for a longer stream: {name}:{self.rounds}",
+            )
+
+    def _check_truth(self) -> None:
+        if self.user.judges_by == "scores" and self.fold.theta_star is None:
+            raise BadInput(
+                f"{self.user.spec} users judge documents by their true scores, which {self.fold.name} does not have",
+                "use data with a known truth, such as synthetic-linear, or other users",
             )
 
 
@@ -161,6 +175,7 @@ class World(eqx.Module):
     user: ClickModel
     keys: Array
     top: int = eqx.field(static=True)
+    scores: Array | None = None  # true scores [n], for a user who judges by them
 
 
 @jax.jit
@@ -208,7 +223,8 @@ def shown_list(world: World, ranker: Ranker, t: Array) -> tuple[Query, Ranking, 
 def seen_in(world: World, ranker: Ranker, t: Array) -> tuple[Interaction, Array, Array]:
     """Return what is seen in round t, its NDCG and its mis-ordered pairs."""
     shown, ranking, grades, ideal, regret = shown_list(world, ranker, t)
-    clicks = world.user.click(grades, shown.mask, jax.random.fold_in(world.keys[USERS], t))
+    judged = grades if world.scores is None else world.scores[shown.ids[:, 0]]  # ids are row numbers
+    clicks = world.user.click(judged, shown.mask, jax.random.fold_in(world.keys[USERS], t))
     return Interaction(shown, clicks, ranking.memo), metrics.ndcg(grades, shown.mask, ideal), regret
 
 
@@ -266,13 +282,15 @@ def simulate(
 
     The file is written after a chunk of rounds, if so many seconds have passed since it was last.
     """
-    plan.user.check(plan.fold.train.labels)
+    judged = plan.judged
+    plan.user.check(judged)
     keys = streams(plan.seed)
     start = published(plan.ranker).make(plan.fold.n_features, keys[START], plan.settings)
     progress = Progress.opened(checkpoint, identity(plan), start)
     if progress.round > plan.rounds:
         raise BadInput(f"{checkpoint} holds {progress.round} rounds already", f"ask for {progress.round} or more")
-    world = World(Shelf.of(plan.fold.train, plan.top), plan.user, keys, plan.top)
+    scores = jnp.asarray(judged) if plan.user.judges_by == "scores" else None
+    world = World(Shelf.of(plan.fold.train, plan.top), plan.user, keys, plan.top, scores)
     exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(plan.fold.train)
     longest_chunk = min(longest_chunk, LONGEST_CHUNK)
     longest_chunk = max(longest_chunk // plan.batch, 1) * plan.batch

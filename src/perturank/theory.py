@@ -42,7 +42,7 @@ def log_smallest_n(delta: float, beta: float) -> float:
 
 @dataclass(frozen=True)
 class Problem:
-    """The constants of a problem that obeys prop:pairwise; `c` is the lemma's constant, at best 1."""
+    """The constants of a problem whose data and users obey prop:pairwise; `c` is the lemma's constant, at best 1."""
 
     d: int
     v_max: int

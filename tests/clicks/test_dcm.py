@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from oracles import clicks as oracle
 
-from perturank.clicks import User, user
+from perturank.clicks import user
 from perturank.clicks.dcm import DCM, TABLES, Stop
+from perturank.core import ClickModel
 
 DRAWS = 40_000
 
 
-def frequencies(model: User, grades: list[int], mask: list[bool] | None = None) -> dict[tuple[bool, ...], float]:
+def frequencies(model: ClickModel, grades: list[int], mask: list[bool] | None = None) -> dict[tuple[bool, ...], float]:
     """Return how often each click pattern came up."""
     seen = jnp.ones(len(grades), bool) if mask is None else jnp.asarray(mask)
     keys = jax.random.split(jax.random.key(3), DRAWS)

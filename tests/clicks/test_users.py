@@ -3,10 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perturank.clicks import User, user, users
+from perturank.clicks import user, users
 from perturank.clicks.dcm import DCM
 from perturank.core import ClickModel
 from perturank.errors import BadInput
@@ -17,13 +19,24 @@ def test_a_user_can_be_made_again_from_its_specification(name: str) -> None:
     model = user(name, 5, stop="clicked")
     again = user(model.spec, 5)
     assert isinstance(model, ClickModel)
-    assert isinstance(model, User)
     assert again.spec == model.spec
-    assert model.n_grades == 5
 
 
-def test_the_four_users_are_found() -> None:
-    assert users().keys() >= {"perfect", "navigational", "informational", "position-based"}
+@pytest.mark.parametrize("name", users())
+def test_a_user_says_what_it_judges_by_and_clicks_real_places_alone(name: str) -> None:
+    model = user(name, 5)
+    judged = {"grades": jnp.array([4, 0, 4, 2]), "scores": jnp.array([1.5, -0.5, 9.0, 0.0])}[model.judges_by]
+    model.check(np.asarray(judged))
+    keys, mask = jax.random.split(jax.random.key(0), 200), jnp.array([True, True, False, True])
+    clicks = jax.vmap(lambda key: model.click(judged, mask, key))(keys)
+    assert clicks.dtype == bool
+    assert clicks[:, 0].any()
+    assert not clicks[:, 2].any()
+    assert not jax.vmap(lambda key: model.click(judged, jnp.zeros(4, bool), key))(keys).any()
+
+
+def test_the_five_users_are_found() -> None:
+    assert users().keys() >= {"perfect", "navigational", "informational", "position-based", "preferences"}
 
 
 def test_a_table_can_be_text_toml_or_json(tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_a_query_that_matches_nothing_has_no_list(played: Played) -> None:
         (["--exit"], "say how many: --simulate 2000"),
         (["--simulate", "5", "--json"], "add --exit"),
         (["--simulate", "5", "--user", "nobody"], "unknown user 'nobody'"),
+        (["--simulate", "5", "--user", "preferences"], "preferences users judge by true scores"),
         (["--beside", "nobody"], "unknown ranker 'nobody'"),
         (["--simulate", "5", "--rate", "0"], "the rate is 0; use more than 0"),
         (["--set", "widht=3"], "widht"),

@@ -22,10 +22,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from perturank.clicks.tables import User
+from perturank.core import ClickModel
 from perturank.errors import BadInput, unknown
 
-__all__ = ["User", "user", "users"]
+__all__ = ["user", "users"]
 
 
 def users() -> dict[str, str]:
@@ -33,7 +33,7 @@ def users() -> dict[str, str]:
     return {name: summary for name, (_, summary) in sorted(_published().items())}
 
 
-def user(name: str, n_grades: int, stop: str = "examined") -> User:
+def user(name: str, n_grades: int, stop: str = "examined") -> ClickModel:
     """Return the user of this name, specification or file, for a data set of n_grades grades.
 
     >>> user("navigational", 3).spec
@@ -56,15 +56,15 @@ def _modules() -> tuple[ModuleType, ...]:
     return tuple(importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
 
 
-def _published() -> dict[str, tuple[Callable[..., User], str]]:
+def _published() -> dict[str, tuple[Callable[..., ClickModel], str]]:
     return {name: entry for module in _modules() for name, entry in getattr(module, "PUBLISHED", {}).items()}
 
 
-def _models() -> dict[str, Callable[..., User]]:
+def _models() -> dict[str, Callable[..., ClickModel]]:
     return {name: model for module in _modules() for name, model in getattr(module, "MODELS", {}).items()}
 
 
-def _own(table: Mapping[str, Any], n_grades: int, stop: str) -> User:
+def _own(table: Mapping[str, Any], n_grades: int, stop: str) -> ClickModel:
     """Return the user of a table of one's own; it must know every grade of the data."""
     fields = dict(table)
     name = str(fields.pop("model", ""))

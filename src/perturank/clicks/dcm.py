@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from perturank.clicks.tables import User, check_grades, no_table, probabilities, written
-from perturank.core import Array, Key
+from perturank.clicks.tables import check_grades, no_table, probabilities, written
+from perturank.core import Array, ClickModel, Judgement, Key
 from perturank.errors import BadInput
 
 Stop = Literal["examined", "clicked"]
@@ -43,6 +43,8 @@ class DCM(eqx.Module):
     `stop="examined"` draws a stop at every examined document, clicked or not, as the field's
     simulations do; `stop="clicked"` draws it at clicked documents only, as the model is defined.
     """
+
+    judges_by: ClassVar[Judgement] = "grades"
 
     p_click: Array = eqx.field(converter=partial(probabilities, name="click"))
     p_stop: Array = eqx.field(converter=partial(probabilities, name="stop"))
@@ -92,7 +94,7 @@ class DCM(eqx.Module):
         return attracted & (place <= last)
 
 
-def _maker(name: str) -> Callable[..., User]:
+def _maker(name: str) -> Callable[..., ClickModel]:
     def maker(n_grades: int, stop: Stop = "examined") -> DCM:
         tables = TABLES[name]
         if n_grades not in tables:
@@ -102,9 +104,9 @@ def _maker(name: str) -> Callable[..., User]:
     return maker
 
 
-PUBLISHED: dict[str, tuple[Callable[..., User], str]] = {
+PUBLISHED: dict[str, tuple[Callable[..., ClickModel], str]] = {
     "perfect": (_maker("perfect"), "clicks by relevance alone and reads every document"),
     "navigational": (_maker("navigational"), "looks for one highly relevant document and stops there"),
     "informational": (_maker("informational"), "reads on, and often clicks irrelevant documents"),
 }
-MODELS: dict[str, Callable[..., User]] = {"dcm": DCM.table}
+MODELS: dict[str, Callable[..., ClickModel]] = {"dcm": DCM.table}

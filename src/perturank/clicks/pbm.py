@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -11,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perturank.clicks.tables import User, check_grades, probabilities, written
-from perturank.core import Array, Key
+from perturank.clicks.tables import check_grades, probabilities, written
+from perturank.core import Array, ClickModel, Judgement, Key
 from perturank.errors import BadInput
 
 NOISE = 0.1  # the click probability of an examined document of grade 0
@@ -27,6 +28,8 @@ class PBM(eqx.Module):
 
     Without p_examine, place r (from 1) is examined with probability (1 / r) ** eta.
     """
+
+    judges_by: ClassVar[Judgement] = "grades"
 
     p_click: Array = eqx.field(converter=partial(probabilities, name="click"))
     p_examine: Array | None = eqx.field(converter=_places, default=None)
@@ -84,7 +87,7 @@ def position_based(n_grades: int, stop: str = "examined") -> PBM:
     return PBM.table(NOISE + (1 - NOISE) * gains / max(gains[-1], 1.0))
 
 
-PUBLISHED: dict[str, tuple[Callable[..., User], str]] = {
+PUBLISHED: dict[str, tuple[Callable[..., ClickModel], str]] = {
     "position-based": (position_based, "examines place r with probability 1/r, whatever was clicked above"),
 }
-MODELS: dict[str, Callable[..., User]] = {"pbm": PBM.table}
+MODELS: dict[str, Callable[..., ClickModel]] = {"pbm": PBM.table}

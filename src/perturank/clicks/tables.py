@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perturank.core import Array, ClickModel
+from perturank.core import Array
 from perturank.errors import BadInput
-
-
-@runtime_checkable
-class User(ClickModel, Protocol):
-    """A click model that knows how many grades it tells apart."""
-
-    @property
-    def n_grades(self) -> int:
-        """How many grades this user can tell apart."""
 
 
 def probabilities(values: ArrayLike, name: str = "table") -> Array:

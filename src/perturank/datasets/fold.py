@@ -18,7 +18,7 @@ class Fold:
     """Fold number `fold` of `n_folds`: three sets of queries with the same features and grades.
 
     `collection_grades` is the number of grades the collection is known to have, where a small
-    split may lack the highest; `theta_star` is the truth of data that obey prop:pairwise.
+    split may lack the highest; `theta_star` is θ* of data with a known linear truth.
     """
 
     name: str
@@ -61,6 +61,13 @@ class Fold:
     def n_grades(self) -> int:
         """The number of grades: the collection's where known, else the most of any split."""
         return self.collection_grades or max(part.n_grades for part in self.splits.values())
+
+    @property
+    def true_scores(self) -> NDArray[np.float32] | None:
+        """The scores xᵀθ* of the training documents, [n]; None where the truth is not known."""
+        if self.theta_star is None:
+            return None
+        return (self.train.features.astype(np.float64) @ self.theta_star).astype(np.float32)
 
     def describe(self) -> list[Row]:
         """Return one plain row per split, for a table."""

@@ -1,4 +1,9 @@
-"""Data with a known linear truth θ*, for which the paper's assumptions hold (prop:pairwise)."""
+"""Data with a known linear truth θ*: scores f*(x) = xᵀθ*, bounded norms and a gap Δ_min between documents.
+
+These are the theorem's assumptions on the data. Its assumption on clicks, that i is preferred to j with
+probability σ(f*_i - f*_j) (prop:pairwise), is about users: `preferences` users obey it. Users who see
+grades do not: to them, documents of one grade are equal whatever their scores.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ N_FEATURES = 136
 N_GRADES = 5
 SUMMARIES = {
     "synthetic": "made from a seed in the shape of MSLR: 136 features, 40 to 200 documents a query, five grades",
-    "synthetic-linear": "made from a seed with a known linear truth that obeys the paper's proposition 1",
+    "synthetic-linear": "made from a seed with a known linear truth, as the paper's theorem assumes: 10 features",
     "synthetic-stream": "as synthetic, but a stream of new queries beside a repeated head; 20 to 60 documents a query",
 }
 DEFAULT_SIZES = {"synthetic": N_QUERIES, "synthetic-linear": N_QUERIES, "synthetic-stream": N_NEW}

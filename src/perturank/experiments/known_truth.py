@@ -1,4 +1,4 @@
-"""The data on which the theorem's constants are known, and the problem they make."""
+"""The data and the users that obey the theorem's assumptions, and the problem that their constants make."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Verdict
 
 DATA = "synthetic-linear"
+USER = "preferences"  # the only one whose preferences have the law of prop:pairwise
+WHOLE_LIST = {"examined_beyond": 1000}  # l: this user reads every place, so all of a list counts as examined
 ARM, RANKER = "P²LinRank N=2", "p2linrank-paper"
 
 
@@ -17,7 +19,8 @@ def problem(evidence: Evidence, user: str) -> theory.Problem:
     """Return the constants of the theorem for these runs.
 
     A pair's features lie in a ball of radius 2, since documents lie in the unit ball. What the paper
-    leaves open is taken at its most favourable: c, C_1, C_2, λ_min(Σ) and p* are 1.
+    leaves open is taken at its most favourable: c, C_1, C_2 and λ_min(Σ) are 1. So is p*: the user reads
+    every list to its end.
     """
     settings = evidence.runs[ARM][user][0].job.chosen
     return theory.Problem(

@@ -16,6 +16,7 @@ import numpy as np
 
 from perturank import clicks
 from perturank.client import ShownList
+from perturank.core import ClickModel
 from perturank.errors import BadInput, unknown
 from perturank.play.known_items import WANTED, Search
 from perturank.play.models import LEARNING, PLACES
@@ -43,6 +44,8 @@ class Habit:
         """Return itself if there is such a user and such a rate."""
         if self.user not in clicks.users():
             raise unknown("user", self.user, clicks.users())
+        if clicks.user(self.user, WANTED + 1).judges_by != "grades":
+            raise BadInput(f"{self.user} users judge by true scores, which the library does not have", "use perfect")
         if self.rate is not None and not 0 < self.rate <= MOST_A_SECOND:
             raise BadInput(f"the rate is {self.rate:g}", f"use more than 0 and at most {MOST_A_SECOND} a second")
         return self
@@ -141,5 +144,5 @@ class Crowd:
 
 
 @eqx.filter_jit
-def _clicked(user: clicks.User, grades: Any, mask: Any, key: jax.Array) -> jax.Array:
+def _clicked(user: ClickModel, grades: Any, mask: Any, key: jax.Array) -> jax.Array:
     return user.click(grades, mask, key)
