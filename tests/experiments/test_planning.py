@@ -97,6 +97,14 @@ def test_an_experiment_with_data_of_its_own_ignores_the_protocols() -> None:
     assert {job.data for job in plan.jobs.values()} == {"synthetic-linear"}
 
 
+@pytest.mark.parametrize("name", ["regret", "uncertain-orders"])
+def test_the_theorem_is_tried_by_users_who_obey_its_proposition(name: str) -> None:
+    plan = planned(asked(experiments=(name,)), SOURCES, {})
+    assert {job.user for job in plan.jobs.values()} == {"preferences"}
+    learners = [job for job in plan.jobs.values() if job.ranker != "random"]
+    assert all(job.chosen["examined_beyond"] >= job.top - 1 for job in learners)
+
+
 def test_final_runs_wait_for_the_search_and_then_take_the_best() -> None:
     protocol = asked(experiments=("linear-rankers",), grid="paper")
     first = planned(protocol, SOURCES, {})

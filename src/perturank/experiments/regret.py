@@ -9,7 +9,7 @@ import numpy as np
 
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Claim, Curve, Drawing, Experiment, Verdict
-from perturank.experiments.known_truth import ARM, DATA, RANKER, of_every_user, problem
+from perturank.experiments.known_truth import ARM, DATA, RANKER, USER, WHOLE_LIST, of_every_user, problem
 
 FROM = 20  # rounds: before, nothing has been learned
 LINEAR = 0.9  # exponent from which growth is called linear
@@ -86,13 +86,14 @@ def _below_the_bound(evidence: Evidence) -> Verdict:
 EXPERIMENT = Experiment(
     name="regret",
     title="Regret",
-    about="Cumulative number of mis-ordered pairs on data with a known linear truth, where θ*, Δ_min and the noise "
-    "are known; a fit of a + b log²T, and the theorem's bound, with every constant that the paper leaves open at its "
-    "most favourable. Not plotted in the paper.",
+    about="Cumulative number of mis-ordered pairs on data with a known linear truth, under users who prefer i to j "
+    "with probability σ(f*_i − f*_j), as Proposition 1 has it; a fit of a + b log²T, and the theorem's bound, with "
+    "every constant that the paper leaves open at its most favourable. Pairs are of different grades. Not plotted in "
+    "the paper.",
     arms=(
-        Arm(ARM, RANKER, {"n_rankers": 2}, is_ours=True),
-        Arm("PairRank", "pairrank"),
-        Arm("PDGD", "pdgd-linear"),
+        Arm(ARM, RANKER, {"n_rankers": 2, **WHOLE_LIST}, is_ours=True),
+        Arm("PairRank", "pairrank", WHOLE_LIST),
+        Arm("PDGD", "pdgd-linear", WHOLE_LIST),
         Arm("random", "random"),
     ),
     drawings=(
@@ -103,5 +104,6 @@ EXPERIMENT = Experiment(
         Claim("Regret grows no faster than log²T.", _grows_like_log_squared),
         Claim("Regret stays below the theorem's bound.", _below_the_bound),
     ),
+    users=(USER,),
     data=(DATA,),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Claim, Curve, Drawing, Experiment, Verdict
-from perturank.experiments.known_truth import ARM, DATA, RANKER, of_every_user, problem
+from perturank.experiments.known_truth import ARM, DATA, RANKER, USER, WHOLE_LIST, of_every_user, problem
 
 
 def bound(evidence: Evidence, user: str) -> Curve:
@@ -48,11 +48,12 @@ def _below(evidence: Evidence) -> Verdict:
 EXPERIMENT = Experiment(
     name="uncertain-orders",
     title="Uncertain orders",
-    about="Share of pairs on which the rankers disagree, on data with a known linear truth, and the lemma's bound "
-    "on its probability at the mean width of a pair (a probability: beyond 1 it says nothing).",
+    about="Share of pairs on which the rankers disagree, on data with a known linear truth, under users who "
+    "prefer i to j with probability σ(f*_i − f*_j), and the lemma's bound on its probability at the mean width of a "
+    "pair (a probability: beyond 1 it says nothing).",
     arms=(
-        Arm(ARM, RANKER, {"n_rankers": 2}, is_ours=True),
-        Arm("P²LinRank N=5", RANKER, {"n_rankers": 5}, is_ours=True),
+        Arm(ARM, RANKER, {"n_rankers": 2, **WHOLE_LIST}, is_ours=True),
+        Arm("P²LinRank N=5", RANKER, {"n_rankers": 5, **WHOLE_LIST}, is_ours=True),
     ),
     drawings=(
         Drawing("lemma:uncertain", "uncertain", "Uncertain pairs", "share of all pairs", True, True, references),
@@ -62,5 +63,6 @@ EXPERIMENT = Experiment(
         Claim("The share of uncertain orders shrinks as clicks come in.", _shrinks),
         Claim("It stays below the lemma's bound.", _below),
     ),
+    users=(USER,),
     data=(DATA,),
 )
