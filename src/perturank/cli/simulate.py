@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.console import Group, RenderableType
 
 from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli.interrupting import interruptible
-from perturank.cli.later import catalogue, clicks, client, datasets, driving, metrics, simulation
+from perturank.cli.later import catalogue, clicks, client, datasets, driving, metrics, significance, simulation
 from perturank.cli.printing import progress, table, to_people, to_programs
 from perturank.cli.workers import side_by_side
 from perturank.errors import BadInput
@@ -93,7 +93,7 @@ def simulate(
         typer.echo(f"interrupted after {len(results)} of {seeds} runs; {_how_to_go_on(checkpoint)}", err=True)
         raise typer.Exit(130) from None
     if not as_json:
-        to_people(_results_table(results, top))
+        to_people(_results_tables(results, top))
 
 
 @dataclass(frozen=True)
@@ -208,19 +208,50 @@ def _how_to_go_on(checkpoint: Path | None) -> str:
     return f"go on with the same command: {checkpoint} knows how far it came"
 
 
-def _results_table(results: Sequence[Result], top: int) -> Table:
-    """Return one row per checkpoint: the mean over seeds, with its standard error where there are several."""
+def _results_tables(results: Sequence[Result], top: int) -> RenderableType:
+    """Return a row per checkpoint; of several seeds mean, worst and tenth percentile, and how many collapsed."""
     first = results[0]
-    speed = statistics.mean(result["rounds_per_second"] for result in results)
-    runs = f"seed {first['seed']}" if len(results) == 1 else f"mean of {len(results)} seeds ± standard error"
-    title = f"{first['ranker']} on {first['data']}, {first['clicks']} users, {runs}"
-    listed = table(title, "round", f"NDCG@{top}", "cumulative", "regret", "uncertain", "seconds", numbers=True)
-    listed.caption = f"{speed:,.0f} rounds/s"
-    shown = {f"ndcg@{top}": 3, "cumulative_ndcg": 1, "regret": 0, "uncertain": 3, "seconds": 1}
-    for same_round in zip(*(result["checkpoints"] for result in results), strict=True):
-        cells = [_mean([checkpoint[key] for checkpoint in same_round], digits) for key, digits in shown.items()]
-        listed.add_row(f"{same_round[0]['round']:,}", *cells)
-    return listed
+    speed = f"{statistics.mean(result['rounds_per_second'] for result in results):,.0f} rounds/s"
+    title = f"{first['ranker']} on {first['data']}, {first['clicks']} users"
+    rounds = list(zip(*(result["checkpoints"] for result in results), strict=True))
+    offline = f"ndcg@{top}"
+    if len(results) == 1:
+        means = {offline: 3, "cumulative_ndcg": 1, "regret": 0, "uncertain": 3, "certain_wrong": 3, "seconds": 1}
+        names = ("round", f"NDCG@{top}", "cumulative", "regret", "uncertain", "wrong", "seconds")
+        listed = table(f"{title}, seed {first['seed']}", *names, numbers=True)
+        for same in rounds:
+            listed.add_row(f"{same[0]['round']:,}", *(_mean(_values(same, key), n) for key, n in means.items()))
+        return Group(listed, f"{speed}; {_below_random(results, top)}")
+    title = f"{title}, mean of {len(results)} seeds ± standard error"
+    names = ("round", f"NDCG@{top}", "worst", "10 %", "cumulative", "worst", "10 %")
+    scores = table(title, *names, numbers=True)
+    others = table("", "round", "regret", "uncertain", "wrong", "seconds", numbers=True)
+    for same in rounds:
+        at = f"{same[0]['round']:,}"
+        scores.add_row(
+            at, *(cell for key, n in ((offline, 3), ("cumulative_ndcg", 1)) for cell in _spread(same, key, n))
+        )
+        digits = {"regret": 0, "uncertain": 3, "certain_wrong": 3, "seconds": 1}
+        others.add_row(at, *(_mean(_values(same, key), n) for key, n in digits.items()))
+    return Group(scores, others, f"{speed}; {_below_random(results, top)}")
+
+
+def _values(same_round: Sequence[Result], key: str) -> list[float | None]:
+    return [checkpoint[key] for checkpoint in same_round]
+
+
+def _spread(same_round: Sequence[Result], key: str, digits: int) -> tuple[str, str, str]:
+    """Return mean ± standard error, the worst run and the tenth percentile of a measure that all runs have."""
+    values = [float(checkpoint[key]) for checkpoint in same_round]
+    worst, tenth = min(values), significance.tenth_percentile(values)
+    return _mean(values, digits), f"{worst:,.{digits}f}", f"{tenth:,.{digits}f}"
+
+
+def _below_random(results: Sequence[Result], top: int) -> str:
+    """Return how many runs ended below a random ranker."""
+    n = sum(result["checkpoints"][-1][f"ndcg@{top}"] < result["random_ndcg"] for result in results)
+    runs = f"{n} of {len(results)} run{'s' * (len(results) > 1)}"
+    return f"{runs} ended below a random ranker (expected NDCG@{top}: {results[0]['random_ndcg']:.3f})"
 
 
 def _mean(values: Sequence[float | None], digits: int) -> str:
