@@ -109,18 +109,16 @@ class OrderExam:
 
     def orders(self, ranker: Ranker) -> Orders:
         """Return the ranker's scores and its certain orders."""
-        certain = np.asarray(_certain(ranker, self.queries)) if isinstance(ranker, CertainOrders) else None
-        return Orders.of(self.grades, np.asarray(_scores(ranker, self.queries)), certain)
+        scores, certain = _scores_and_certain(ranker, self.queries)
+        return Orders.of(self.grades, np.asarray(scores), None if certain is None else np.asarray(certain))
 
 
 @eqx.filter_jit
-def _scores(ranker: Ranker, queries: Query) -> Array:
-    return jax.lax.map(ranker.score, queries)
+def _scores_and_certain(ranker: Ranker, queries: Query) -> tuple[Array, Array | None]:
+    def one(query: Query) -> tuple[Array, Array | None]:
+        return ranker.score(query), ranker.certain(query) if isinstance(ranker, CertainOrders) else None
 
-
-@eqx.filter_jit
-def _certain(ranker: CertainOrders, queries: Query) -> Array:
-    return jax.lax.map(ranker.certain, queries)
+    return jax.lax.map(one, queries)
 
 
 def _evenly_spaced(n: int, most: int) -> np.ndarray:
