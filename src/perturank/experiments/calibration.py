@@ -47,7 +47,7 @@ def excess(run: Outcome) -> float:
     return float(known.mean()) if known.size else math.nan
 
 
-def _not_above_zero(says: str, value: Callable[[Outcome], float], strictly: bool) -> Claim:
+def _not_above_zero(says: str, name: str, value: Callable[[Outcome], float], *, strictly: bool) -> Claim:
     """Return the claim that a value of runs is below 0 (or, not strictly, no more) in every exploring arm, every user.
 
     It fails where a mean is clearly above 0 (t-test, 5 %, Holm), and cannot be told where one is above, but not
@@ -69,9 +69,13 @@ def _not_above_zero(says: str, value: Callable[[Outcome], float], strictly: bool
         clearly = [place for place in above if means[place] > 0 and p[place] < LEVEL]
         least = max(means, key=lambda place: means[place])
         told = clearly or above or [least]
-        said = "; ".join(f"{arm}, {user}: {means[arm, user]:+.4f}" for arm, user in told[:6])
-        words = f"clearly not in {len(clearly)}" if clearly else f"not in {len(above)}" if above else "so in all"
-        return Verdict(False if clearly else None if above else True, f"{words} of {len(found)}; {said}")
+        said = "; ".join(f"{arm}, {user}: {name} {means[arm, user]:+.4f}" for arm, user in told[:6])
+        n = len(found)
+        if clearly:
+            return Verdict(False, f"clearly not in {len(clearly)} of {n}: {said}")
+        if above:
+            return Verdict(None, f"the other way round, but not clearly, in {len(above)} of {n}: {said}")
+        return Verdict(True, f"so in all {n}; closest: {said}")
 
     return Claim(says, check)
 
@@ -109,11 +113,13 @@ EXPERIMENT = Experiment(
     claims=(
         _not_above_zero(
             "The share of uncertain pairs falls with t under every user, also over the last factor of ten in t.",
+            "slope",
             log_slope,
             strictly=True,
         ),
         _not_above_zero(
             "Orders called certain are reversed no more often than equally many orders of largest score difference.",
+            "excess",
             excess,
             strictly=False,
         ),

@@ -65,7 +65,7 @@ def panels(finding: Finding, drawing: Drawing) -> list[Panel]:
 def mean_line(name: str, runs: Sequence[Outcome], measure: str, against: str = "") -> Line:
     """Return the mean over runs at every round where one of them was evaluated and knows the measure.
 
-    With `against`, the mean of that measure stands in for the round.
+    With `against`, the mean of that measure stands in for the round; there is no interval in two directions.
     """
     values: dict[int, list[float]] = {}
     places: dict[int, list[float]] = {}
@@ -80,7 +80,7 @@ def mean_line(name: str, runs: Sequence[Outcome], measure: str, against: str = "
         name,
         np.array([np.mean(places[at]) for at in sorted(values)], np.float64),
         np.array([m.value for m in means]),
-        np.array([m.half_width for m in means]),
+        np.array([np.nan if against else m.half_width for m in means]),
         np.array([m.n for m in means], np.int64),
     )
 

@@ -101,6 +101,7 @@ def trust_cells(trust: Trust) -> tuple[str, ...]:
 def _of(experiment: Experiment, evidence: Evidence) -> Finals:
     drawn = dict.fromkeys(drawing.measure for drawing in experiment.drawings)
     called = {m: next(d.y_label for d in experiment.drawings if d.measure == m) for m in drawn}
+    called |= {d.control: f"{d.y_label}, control" for d in experiment.drawings if d.control}
     arms = tuple(arm for arm, by_user in evidence.runs.items() if any(by_user.values()))
     cells: dict[Place, Cell] = {}
     for measure in called:

@@ -74,7 +74,7 @@ def _figure(picture: Picture) -> Markup:
     alt = f"{drawing.title}: {drawing.y_label} against the {drawing.x_label}. Panels: {places}. Curves: {curves}."
     counts = {int(n) for panel in picture.panels for line in panel.lines for n in line.counts}
     runs = f"{min(counts)} to {max(counts)} runs" if len(counts) > 1 else plural(max(counts), "run")
-    band = "; band: 95 % interval" if max(counts) > 1 else ""
+    band = "; band: 95 % interval" if max(counts) > 1 and not drawing.against else ""
     band += "; dotted: the control" if drawing.control else ""
     links = [element("a", kind.upper(), href=f"figures/{picture.name}.{kind}") for kind in ("png", "pdf", "csv")]
     image = element(
