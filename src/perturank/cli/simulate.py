@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from perturank import machine
 from perturank.__about__ import __version__
@@ -22,6 +24,15 @@ from perturank.cli.workers import side_by_side
 from perturank.errors import BadInput
 
 Result = dict[str, Any]
+# Measures of a checkpoint: what they are called, and their decimals.
+SCORES = {"ndcg@{top}": ("NDCG@{top}", 3), "cumulative_ndcg": ("cumulative", 1)}
+OTHERS = {
+    "regret": ("regret", 0),
+    "uncertain": ("uncertain", 3),
+    "certain_wrong": ("wrong", 3),
+    "seconds": ("seconds", 1),
+}
+LEGEND = "worst: worst run; 10 %: tenth percentile; wrong: certain orders against grades"
 
 
 @dataclass(frozen=True)
@@ -208,32 +219,45 @@ def _how_to_go_on(checkpoint: Path | None) -> str:
     return f"go on with the same command: {checkpoint} knows how far it came"
 
 
-def _results_tables(results: Sequence[Result], top: int) -> RenderableType:
+def _results_tables(results: Sequence[Result], top: int) -> Group:
     """Return a row per checkpoint; of several seeds mean, worst and tenth percentile, and how many collapsed."""
     first = results[0]
+    is_one = len(results) == 1
+    runs = f"seed {first['seed']}" if is_one else f"mean of {len(results)} seeds ± standard error"
+    title = Text(f"{first['ranker']} on {first['data']}, {first['clicks']} users, {runs}", style="bold")
     speed = f"{statistics.mean(result['rounds_per_second'] for result in results):,.0f} rounds/s"
-    title = f"{first['ranker']} on {first['data']}, {first['clicks']} users"
     rounds = list(zip(*(result["checkpoints"] for result in results), strict=True))
-    offline = f"ndcg@{top}"
-    if len(results) == 1:
-        means = {offline: 3, "cumulative_ndcg": 1, "regret": 0, "uncertain": 3, "certain_wrong": 3, "seconds": 1}
-        names = ("round", f"NDCG@{top}", "cumulative", "regret", "uncertain", "wrong", "seconds")
-        listed = table(f"{title}, seed {first['seed']}", *names, numbers=True)
-        for same in rounds:
-            listed.add_row(f"{same[0]['round']:,}", *(_mean(_values(same, key), n) for key, n in means.items()))
-        return Group(listed, f"{speed}; {_below_random(results, top)}")
-    title = f"{title}, mean of {len(results)} seeds ± standard error"
-    names = ("round", f"NDCG@{top}", "worst", "10 %", "cumulative", "worst", "10 %")
-    scores = table(title, *names, numbers=True)
-    others = table("", "round", "regret", "uncertain", "wrong", "seconds", numbers=True)
+    tables = (
+        [_means(rounds, top, SCORES | OTHERS)] if is_one else [_spreads(rounds, top), "", _means(rounds, top, OTHERS)]
+    )
+    return Group(
+        title, *tables, "", *([] if is_one else [Text(LEGEND, style="dim")]), speed, _below_random(results, top)
+    )
+
+
+def _means(rounds: Sequence[Sequence[Result]], top: int, columns: Mapping[str, tuple[str, int]]) -> Table:
+    """Return a table of means over seeds; columns are measures with what they are called and their decimals."""
+    listed = _table("round", *(name.format(top=top) for name, _ in columns.values()))
     for same in rounds:
-        at = f"{same[0]['round']:,}"
-        scores.add_row(
-            at, *(cell for key, n in ((offline, 3), ("cumulative_ndcg", 1)) for cell in _spread(same, key, n))
-        )
-        digits = {"regret": 0, "uncertain": 3, "certain_wrong": 3, "seconds": 1}
-        others.add_row(at, *(_mean(_values(same, key), n) for key, n in digits.items()))
-    return Group(scores, others, f"{speed}; {_below_random(results, top)}")
+        cells = [_mean(_values(same, key.format(top=top)), digits) for key, (_, digits) in columns.items()]
+        listed.add_row(f"{same[0]['round']:,}", *cells)
+    return listed
+
+
+def _spreads(rounds: Sequence[Sequence[Result]], top: int) -> Table:
+    """Return a table of NDCG and cumulative NDCG: mean, worst run, tenth percentile."""
+    names = (each for name, _ in SCORES.values() for each in (name.format(top=top), "worst", "10 %"))
+    listed = _table("round", *names)
+    for same in rounds:
+        cells = [cell for key, (_, n) in SCORES.items() for cell in _spread(same, key.format(top=top), n)]
+        listed.add_row(f"{same[0]['round']:,}", *cells)
+    return listed
+
+
+def _table(*columns: str) -> Table:
+    listed = table("", *columns, numbers=True)
+    listed.title = None
+    return listed
 
 
 def _values(same_round: Sequence[Result], key: str) -> list[float | None]:
