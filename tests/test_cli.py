@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from perturank import catalogue, clicks, datasets, storage
 from perturank.__about__ import __version__
 from perturank.cli import app
+from perturank.cli.simulate import _results_tables
 from perturank.service.settings import ServeSettings
 
 pytestmark = pytest.mark.as_shipped
@@ -78,9 +81,10 @@ def test_a_simulation_prints_one_json_object_per_seed(small: str) -> None:
         assert result["settings"]["learning_rate"] == 0.2
         assert result["rounds_per_second"] > 0
         assert result["conventions"]
+        assert 0 < result["random_ndcg"] < 1
         assert [checkpoint["round"] for checkpoint in result["checkpoints"]] == [10, 20]
         for checkpoint in result["checkpoints"]:
-            measured = {"ndcg@10", "cumulative_ndcg", "regret", "uncertain", "width"}
+            measured = {"ndcg@10", "cumulative_ndcg", "regret", "uncertain", "width", "certain_wrong"}
             assert set(checkpoint) == {"round", "seconds", *measured}
             assert 0 <= checkpoint["ndcg@10"] <= 1
 
@@ -109,7 +113,26 @@ def test_a_simulation_without_json_prints_a_table_of_at_most_80_columns(small: s
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "NDCG@10" in result.stdout
-    assert ("±" in result.stdout) == (seeds == "3")
+    assert ("±" in result.stdout) == ("worst" in result.stdout) == ("10 %" in result.stdout) == (seeds == "3")
+    assert f"of {seeds} run" in result.stdout
+
+
+def test_a_table_of_many_seeds_shows_the_worst_run_the_tenth_percentile_and_collapses() -> None:
+    last = [0.1 * i for i in range(11)]
+    checkpoint = {"regret": 123456.0, "uncertain": 0.1, "certain_wrong": None, "seconds": 1234.5}
+    results = [
+        {"ranker": "p2neurrank", "data": "synthetic", "clicks": "informational", "seed": i, "rounds_per_second": 9.0}
+        | {"random_ndcg": 0.25}
+        | {"checkpoints": [checkpoint | {"round": 10000, "ndcg@10": ndcg, "cumulative_ndcg": 1000 + 100 * ndcg}]}
+        for i, ndcg in enumerate(last)
+    ]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(_results_tables(results, 10))
+    shown = console.export_text()
+    row = next(line for line in shown.splitlines() if line.startswith("10,000"))
+    assert " ".join(row.split()) == "10,000 0.500 ± 0.100 0.000 0.100 1,050.0 ± 10.0 1,000.0 1,010.0"
+    assert "3 of 11 runs ended below a random ranker (expected NDCG@10: 0.250)" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_listings_name_everything_as_tables_and_as_json() -> None:

@@ -137,3 +137,28 @@ def test_wrong_inputs_are_refused_in_one_line() -> None:
         metrics.ideal_dcgs([0], [0, 2], 10)
     with pytest.raises(BadInput, match="empty is"):
         metrics.mean_ndcg([1.0], [1], [0, 1], empty="keep")  # type: ignore[arg-type]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(1, 8))
+def test_a_random_rankers_ndcg_is_the_mean_over_every_order(grades: list[int], k: int) -> None:
+    if not any(grades):
+        grades = [*grades[1:], 1]
+    found = metrics.random_ndcg(grades, [0, len(grades)], k=k)
+    assert found == pytest.approx(oracle.random_ndcg(grades, k))
+
+
+def test_a_random_rankers_ndcg_drops_queries_without_a_relevant_document() -> None:
+    labels, offsets = [1, 0, 0, 0, 0, 2, 1], [0, 2, 5, 7]
+    both = [oracle.random_ndcg([1, 0], 10), oracle.random_ndcg([2, 1], 10)]
+    assert metrics.random_ndcg(labels, offsets) == pytest.approx(sum(both) / 2)
+    with pytest.raises(BadInput, match="no query has a relevant document"):
+        metrics.random_ndcg([0, 0], [0, 2])
+
+
+def test_rankings_by_random_scores_reach_it_in_the_mean() -> None:
+    rng = np.random.default_rng(5)
+    labels, offsets = rng.integers(0, 3, 60), np.array([0, 10, 25, 60])
+    drawn = [metrics.mean_ndcg(rng.random(60), labels, offsets) for _ in range(2000)]
+    error = np.std(drawn) / np.sqrt(len(drawn))
+    assert metrics.random_ndcg(labels, offsets) == pytest.approx(float(np.mean(drawn)), abs=4 * error)

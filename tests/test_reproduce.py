@@ -111,7 +111,7 @@ def imitation(tmp_path: Path) -> Path:
 def test_the_papers_protocol_starts_on_mslr_with_no_further_setting(imitation: Path, tmp_path: Path) -> None:
     told = as_json("reproduce", "--data", str(imitation), "--scale", "paper", "--dry-run", "--out", str(tmp_path / "o"))
     rows = {(row["experiment"], row["role"]): row for row in told["rows"]}
-    arms, folds, users, seeds = 10, 5, 3, 10
+    arms, folds, users, seeds = 11, 5, 3, 10
     assert rows["linear-rankers", "final"]["n_runs"] == (arms + 4) * folds * users * seeds  # four arms twice
     assert told["seconds_of_one_core"] > 3600
     assert not (tmp_path / "o").exists()

@@ -16,7 +16,7 @@ import pytest
 import small
 from oracles import metrics as oracle
 
-from perturank import catalogue, datasets, simulation
+from perturank import catalogue, datasets, simulation, storage
 from perturank.clicks import user
 from perturank.core import Interaction, Query
 from perturank.datasets.dataset import Head
@@ -69,6 +69,10 @@ def test_a_run_is_evaluated_when_asked_and_at_its_end() -> None:
     assert all(0 <= c.ndcg <= 1 for c in run.checkpoints)
     assert all(c.uncertain is None for c in run.checkpoints)
     assert all(0 <= c.uncertain <= 1 for c in whole("p2linrank").checkpoints if c.uncertain is not None)
+    assert all(c.certain_wrong is None for c in run.checkpoints)
+    assert all(0 <= c.certain_wrong <= 1 for c in whole("p2linrank").checkpoints if c.certain_wrong is not None)
+    assert whole("p2linrank").checkpoints[-1].certain_wrong is not None
+    assert 0 < run.random_ndcg < run.checkpoints[-1].ndcg
     assert run.rounds_per_second > 0
     assert run.as_dict(TOP)["checkpoints"][2][f"ndcg@{TOP}"] == run.checkpoints[2].ndcg
 
@@ -113,6 +117,32 @@ def test_a_stream_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     file, given = tmp_path / "run", plan("p2linrank", fold=streamed())
     simulate(replace(given, rounds=25, evaluate_at=(10,)), checkpoint=file)
     must_be_the_same(simulate(given, checkpoint=file), simulate(given))
+
+
+@pytest.mark.as_shipped
+@pytest.mark.parametrize("name", ["p2linrank", "pdgd-linear"])
+def test_orders_are_kept_where_the_plan_asks_for_them_also_over_an_interruption(name: str, tmp_path: Path) -> None:
+    assert whole(name).orders == ()
+    file, asked = tmp_path / "run", plan(name, keeps_orders=True)
+    simulate(replace(asked, rounds=25, evaluate_at=(10,)), checkpoint=file)
+    run = simulate(asked, checkpoint=file)
+    must_be_the_same(run, whole(name))
+    assert [orders.certain_wrong for orders in run.orders] == [c.certain_wrong for c in run.checkpoints]
+    simulate(plan(name), checkpoint=tmp_path / "other")
+    with pytest.raises(BadInput, match="its keeps_orders"):
+        simulate(asked, checkpoint=tmp_path / "other")
+
+
+@pytest.mark.as_shipped
+def test_a_checkpoint_of_an_earlier_version_goes_on_without_what_it_did_not_measure(tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    simulate(plan("p2linrank", rounds=25, evaluate_at=(10,)), checkpoint=file)
+    arrays, header = storage.read(file)
+    for row in header["checkpoints"]:
+        del row["certain_wrong"]
+    storage.write(file, arrays, header)
+    run = simulate(plan("p2linrank"), checkpoint=file)
+    assert [c.certain_wrong is None for c in run.checkpoints] == [True, True, False]
 
 
 @pytest.mark.as_shipped

@@ -211,6 +211,14 @@ class Ranker(Protocol):
 
 
 @runtime_checkable
+class CertainOrders(Protocol):
+    """What a ranker does that can say which of its orders are certain."""
+
+    def certain(self, query: Query) -> Array:
+        """Return C[i, j]: document i certainly precedes j; [V, V]."""
+
+
+@runtime_checkable
 class ClickModel(Protocol):
     """A simulated user: sees the documents' grades or their true scores, never features."""
 

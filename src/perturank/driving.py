@@ -18,9 +18,9 @@ import numpy as np
 
 from perturank import metrics, storage
 from perturank.client import Client
-from perturank.core import Array, ClickModel, Key
+from perturank.core import Array, ClickModel, Key, Ranker
 from perturank.errors import BadInput
-from perturank.evaluation import Doubts, Exam
+from perturank.evaluation import Doubts, Exam, OrderExam
 from perturank.runs import Checkpoint
 from perturank.simulation import QUERIES, USERS, Plan, drawn_query, streams
 
@@ -36,17 +36,19 @@ class Driven:
     ndcgs: list[float] = field(default_factory=list)
     behind: list[int] = field(default_factory=list)
     seconds: float = 0.0
+    random_ndcg: float = float("nan")
 
     def as_dict(self, top: int) -> dict[str, Any]:
         """Return plain values, for JSON; a service does not tell regret."""
         rows = [
             {"round": c.round, f"ndcg@{top}": c.ndcg, "cumulative_ndcg": c.cumulative_ndcg, "regret": None}
-            | {"uncertain": c.uncertain, "seconds": c.seconds}
+            | {"uncertain": c.uncertain, "certain_wrong": c.certain_wrong, "seconds": c.seconds}
             for c in self.checkpoints
         ]
         return {
             "rounds": len(self.ndcgs),
             "checkpoints": rows,
+            "random_ndcg": self.random_ndcg,
             "rounds_per_second": len(self.ndcgs) / self.seconds,
             "mean_rounds_behind": float(np.mean(self.behind)),
         }
@@ -91,7 +93,9 @@ def drive(
     queries = _drawn_queries(plan, keys[QUERIES])
     labels, offsets = np.asarray(data.labels), np.asarray(data.offsets)
     ideals = metrics.ideal_dcgs(labels, offsets, plan.top)
-    exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(data)
+    held_out = getattr(plan.fold, plan.evaluate_on)
+    exam, order_exam, doubts = Exam.of(held_out, plan.seed), OrderExam.of(held_out), Doubts.of(data)
+    driven.random_ndcg = exam.random_ndcg(plan.top)
     served = _Served(client, model)
     for t in range(1, plan.rounds + 1):
         began, q = time.perf_counter(), int(queries[t - 1])
@@ -114,7 +118,18 @@ def drive(
         if t in plan.stops:
             if in_step:
                 served.wait_for(t)
-            driven.checkpoints.append(_checkpoint(client, model, driven, exam, doubts, plan))
+            ranker = _served_ranker(client, model)
+            driven.checkpoints.append(
+                Checkpoint(
+                    round=t,
+                    ndcg=exam.ndcg(ranker, plan.top),
+                    cumulative_ndcg=float(metrics.cumulative_ndcg(driven.ndcgs)[-1]),
+                    regret=0.0,
+                    uncertain=doubts.share(ranker),
+                    seconds=driven.seconds,
+                    certain_wrong=order_exam.orders(ranker).certain_wrong,
+                )
+            )
         if on_progress is not None:
             on_progress(1)
     return driven
@@ -168,9 +183,7 @@ class _Served:
         return int(said["learned"])
 
 
-def _checkpoint(client: Client, model: str, driven: Driven, exam: Exam, doubts: Doubts, plan: Plan) -> Checkpoint:
+def _served_ranker(client: Client, model: str) -> Ranker:
+    """Return the model's ranker as it is served now."""
     arrays, header = storage.unpacked(client.file(model, history=False), f"the file of model {model!r}")
-    ranker = storage.restored(arrays, header, model)
-    cumulative = float(metrics.cumulative_ndcg(driven.ndcgs)[-1])
-    share = doubts.share(ranker)
-    return Checkpoint(len(driven.ndcgs), exam.ndcg(ranker, plan.top), cumulative, 0.0, share, driven.seconds)
+    return storage.restored(arrays, header, model)

@@ -1,19 +1,24 @@
-"""Looking at a ranker from outside: NDCG on held-out queries, and how much it is still unsure of."""
+"""Looking at a ranker from outside: NDCG on held-out queries, how much it is unsure of, and where it errs surely."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from perturank import metrics
-from perturank.core import Query, Ranker, bucket
+from perturank.core import Array, CertainOrders, Query, Ranker, bucket
 from perturank.datasets import Dataset
+from perturank.orders import NO_DOCUMENT, Orders
 
 ROWS_AT_ONCE = 8192
 N_UNCERTAIN_QUERIES = 64
+N_ORDER_QUERIES = 32
+LONGEST_ORDERED = 32  # documents: longer lists are cut to as many, evenly spaced
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,10 @@ class Exam:
         """Return the mean NDCG@k of the ranker's best estimate."""
         scores = np.concatenate([np.asarray(ranker.score(rows)) for rows in self.slices])[: len(self.labels)]
         return float(metrics.mean_ndcg(scores, self.labels, self.offsets, k=k, seed=self.seed))
+
+    def random_ndcg(self, k: int) -> float:
+        """Return the expected NDCG@k of a random order: a ranker below it has collapsed."""
+        return metrics.random_ndcg(self.labels, self.offsets, k=k)
 
 
 def _slices(data: Dataset, size: int) -> Iterator[Query]:
@@ -61,7 +70,7 @@ class Doubts:
     @classmethod
     def of(cls, data: Dataset) -> Doubts:
         """Return evenly spaced queries of the data set, padded alike."""
-        chosen = np.unique(np.linspace(0, data.n_queries - 1, N_UNCERTAIN_QUERIES).astype(int))
+        chosen = _evenly_spaced(data.n_queries, N_UNCERTAIN_QUERIES)
         size = bucket(int(np.max(data.lengths[chosen])))
         return cls(tuple(plain_query(np.asarray(data.query(int(i))[0], np.float32), size) for i in chosen))
 
@@ -77,6 +86,44 @@ class Doubts:
             return None
         inverse = np.linalg.inv(np.asarray(covariance, np.float64))
         return float(np.mean([mean_width(np.asarray(q.features)[np.asarray(q.mask)], inverse) for q in self.queries]))
+
+
+@dataclass(frozen=True)
+class OrderExam:
+    """A few held-out queries of one shape, stacked, and their grades [q, V], on which orders are compared."""
+
+    queries: Query
+    grades: np.ndarray
+
+    @classmethod
+    def of(cls, data: Dataset) -> OrderExam:
+        """Return evenly spaced queries of the data set; every run on it is asked about the same pairs."""
+        size = bucket(min(LONGEST_ORDERED, int(np.max(data.lengths))))
+        queries, grades = [], []
+        for i in _evenly_spaced(data.n_queries, N_ORDER_QUERIES):
+            features, labels = data.query(int(i))
+            rows = _evenly_spaced(len(labels), size)
+            queries.append(plain_query(np.asarray(features[rows], np.float32), size))
+            grades.append(np.pad(np.asarray(labels)[rows], (0, size - len(rows)), constant_values=NO_DOCUMENT))
+        return cls(jax.tree.map(lambda *each: jnp.stack(each), *queries), np.stack(grades))
+
+    def orders(self, ranker: Ranker) -> Orders:
+        """Return the ranker's scores and its certain orders."""
+        scores, certain = _scores_and_certain(ranker, self.queries)
+        return Orders.of(self.grades, np.asarray(scores), None if certain is None else np.asarray(certain))
+
+
+@eqx.filter_jit
+def _scores_and_certain(ranker: Ranker, queries: Query) -> tuple[Array, Array | None]:
+    def one(query: Query) -> tuple[Array, Array | None]:
+        return ranker.score(query), ranker.certain(query) if isinstance(ranker, CertainOrders) else None
+
+    return jax.lax.map(one, queries)
+
+
+def _evenly_spaced(n: int, most: int) -> np.ndarray:
+    """Return at most so many of the numbers below n."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
 
 
 def mean_width(rows: np.ndarray, inverse: np.ndarray) -> float:

@@ -133,6 +133,25 @@ def mean_ndcg(
     return float(counted.mean())
 
 
+def random_ndcg(labels: ArrayLike, offsets: ArrayLike, k: int = 10) -> float:
+    """Return the expected mean NDCG@k of uniformly random orders; queries without a relevant document are dropped.
+
+    Every document is as likely at every place: the expected DCG@k of a query is its mean gain times the sum of
+    the discounts of its first k places.
+
+    >>> round(random_ndcg([1, 0], [0, 2]), 6)  # first or second: (1 + 1 / log2(1 + 2)) / 2
+    0.815465
+    """
+    grades, starts, query = _flat(labels, offsets)
+    lengths, ideal = np.diff(starts), ideal_dcgs(grades, starts, k)
+    relevant = ideal > 0
+    if not relevant.any():
+        raise BadInput("no query has a relevant document", "NDCG has no meaning on such data; check the labels")
+    gains = np.bincount(query, 2.0**grades - 1, minlength=lengths.size)
+    discounts = np.concatenate([[0.0], np.cumsum(_discounts(k))])[np.minimum(lengths, k)]
+    return float(np.mean((gains * discounts)[relevant] / (lengths * ideal)[relevant]))
+
+
 def cumulative_ndcg(values: ArrayLike, gamma: float = GAMMA, start: int = 0, carry: float = 0.0) -> np.ndarray:
     """Return the running sums of NDCG · γ^(t − 1), the first of these rounds being t = start + 1; [T] -> [T].
 

@@ -14,8 +14,9 @@ from perturank.errors import BadInput
 from perturank.experiments.experiment import Finding
 from perturank.experiments.planning import Planned, Sources, findings, planned, shown, sources
 from perturank.experiments.protocol import Protocol
+from perturank.experiments.trust import Trust
 from perturank.results.job import Job
-from perturank.results.outcome import MEASURES, Outcome
+from perturank.results.outcome import Outcome
 from perturank.results.store import Store
 from perturank.sweeps import cost
 
@@ -173,10 +174,12 @@ def numbers(found: Sequence[Finding]) -> list[dict[str, Any]]:
             "missing": finding.n_missing,
             "final": [
                 {"data": e.data, "arm": arm, "user": user, "runs": len(runs)}
-                | {m: _finite(significance.mean([run.last(m) for run in runs]).value) for m in MEASURES}
+                | {m: _finite(significance.mean([run.last(m) for run in runs]).value) for m in runs[0].measures}
+                | {"worst": trust.worst, "tenth_percentile": trust.tenth, "collapses": _finite(trust.collapses)}
                 for e in finding.evidence
                 for arm, by_user in e.runs.items()
                 for user, runs in by_user.items()
+                for trust in (Trust.of(runs),)
             ],
             "claims": [
                 {"data": e.data, "says": claim.says, "holds": verdict.holds, "because": verdict.because}

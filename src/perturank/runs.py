@@ -12,13 +12,15 @@ import numpy as np
 from perturank import metrics, storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
+from perturank.orders import Orders
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """What is known after so many rounds; cumulative_ndcg and regret are sums over all rounds so far.
 
-    `uncertain` is the share of uncertain pairs, `width` the mean of ‖x_i - x_j‖² in A⁻¹, where the ranker has them.
+    `uncertain` is the share of uncertain pairs, `width` the mean of ‖x_i - x_j‖² in A⁻¹, `certain_wrong` the share of
+    certain orders of held-out documents that the grades contradict, where the ranker has them.
     """
 
     round: int
@@ -28,11 +30,16 @@ class Checkpoint:
     uncertain: float | None
     seconds: float
     width: float | None = None
+    certain_wrong: float | None = None
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished simulation; `seconds` are of rank, click and learn: compilation and evaluation apart."""
+    """A finished simulation; `seconds` are of rank, click and learn: compilation and evaluation apart.
+
+    `random_ndcg` is what a random ranker is expected to reach on the evaluated queries. `orders` are of every
+    evaluation, where the plan keeps them.
+    """
 
     seed: int
     rounds: int
@@ -40,6 +47,8 @@ class Run:
     seconds: float
     ndcgs: np.ndarray = field(repr=False)
     ranker: Ranker = field(repr=False)
+    random_ndcg: float = float("nan")
+    orders: tuple[Orders, ...] = field(default=(), repr=False)
 
     @property
     def rounds_per_second(self) -> float:
@@ -53,6 +62,7 @@ class Run:
             "seed": self.seed,
             "rounds": self.rounds,
             "checkpoints": rows,
+            "random_ndcg": self.random_ndcg,
             "rounds_per_second": self.rounds_per_second,
         }
 
@@ -67,6 +77,7 @@ class Progress:
     regret: float = 0.0
     seconds: float = 0.0
     checkpoints: list[Checkpoint] = field(default_factory=list)
+    orders: list[Orders] = field(default_factory=list)
 
     @property
     def round(self) -> int:
@@ -80,14 +91,37 @@ class Progress:
         self.regret += float(np.sum(regrets, dtype=np.float64))
         self.seconds += seconds
 
-    def record(self, ndcg: float, uncertain: float | None, width: float | None) -> None:
+    def record(
+        self, ndcg: float, uncertain: float | None, width: float | None, orders: Orders, *, keeps_orders: bool = False
+    ) -> None:
         """Take in an evaluation of the ranker as it is now."""
-        cumulative = float(metrics.cumulative_ndcg(self.ndcgs)[-1])
-        self.checkpoints.append(Checkpoint(self.round, ndcg, cumulative, self.regret, uncertain, self.seconds, width))
+        self.checkpoints.append(
+            Checkpoint(
+                round=self.round,
+                ndcg=ndcg,
+                cumulative_ndcg=float(metrics.cumulative_ndcg(self.ndcgs)[-1]),
+                regret=self.regret,
+                uncertain=uncertain,
+                seconds=self.seconds,
+                width=width,
+                certain_wrong=orders.certain_wrong,
+            )
+        )
+        if keeps_orders:
+            self.orders.append(orders)
 
-    def run(self, seed: int, rounds: int) -> Run:
+    def run(self, seed: int, rounds: int, random_ndcg: float) -> Run:
         """Return the finished run."""
-        return Run(seed, rounds, tuple(self.checkpoints), self.seconds, self.ndcgs, self.ranker)
+        return Run(
+            seed=seed,
+            rounds=rounds,
+            checkpoints=tuple(self.checkpoints),
+            seconds=self.seconds,
+            ndcgs=self.ndcgs,
+            ranker=self.ranker,
+            random_ndcg=random_ndcg,
+            orders=tuple(self.orders),
+        )
 
     def save(self, path: Path) -> None:
         """Write everything needed to go on; the file appears whole or not at all."""
@@ -98,7 +132,8 @@ class Progress:
             "seconds": self.seconds,
             "checkpoints": [asdict(c) for c in self.checkpoints],
         }
-        storage.write(path, {"ndcgs": self.ndcgs, **storage.arrays_of(self.ranker)}, header)
+        seen = {f"orders {i} {name}": a for i, each in enumerate(self.orders) for name, a in each.arrays.items()}
+        storage.write(path, {"ndcgs": self.ndcgs, **seen, **storage.arrays_of(self.ranker)}, header)
 
     @classmethod
     def opened(cls, path: Path | None, identity: Mapping[str, Any], start: Ranker) -> Progress:
@@ -118,4 +153,16 @@ class Progress:
                 )
         ranker = storage.restored(arrays, header, path)
         checkpoints = [Checkpoint(**row) for row in header["checkpoints"]]
-        return cls(identity, ranker, arrays["ndcgs"], header["regret"], header["seconds"], checkpoints)
+        return cls(
+            identity, ranker, arrays["ndcgs"], header["regret"], header["seconds"], checkpoints, _orders_in(arrays)
+        )
+
+
+def _orders_in(arrays: Mapping[str, np.ndarray]) -> list[Orders]:
+    """Return the orders that a state on disk holds."""
+    found: dict[int, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        if name.startswith("orders "):
+            _, i, part = name.split(" ")
+            found.setdefault(int(i), {})[part] = array
+    return [Orders.from_arrays(found[i]) for i in sorted(found)]

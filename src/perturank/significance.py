@@ -36,6 +36,16 @@ def mean(values: Sequence[float] | np.ndarray) -> Mean:
     return Mean(float(known.mean()), error * float(stats.t.ppf((1 + LEVEL) / 2, n - 1)), n)
 
 
+def tenth_percentile(values: Sequence[float] | np.ndarray) -> float:
+    """Return the value that a tenth of all values stay below, by linear interpolation; NaN of none.
+
+    >>> tenth_percentile([1.0, 2.0, 3.0])
+    1.2
+    """
+    known = [value for value in values if not math.isnan(value)]
+    return float(np.percentile(known, 10)) if known else math.nan
+
+
 def paired(differences: Sequence[float] | np.ndarray) -> float:
     """Return the p-value of a two-sided paired t-test that the differences have mean 0; NaN of fewer than two.
 

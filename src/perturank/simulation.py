@@ -25,7 +25,7 @@ from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, R
 from perturank.datasets import Dataset, Fold
 from perturank.datasets.dataset import Head, fingerprint
 from perturank.errors import BadInput
-from perturank.evaluation import Doubts, Exam
+from perturank.evaluation import Doubts, Exam, OrderExam
 from perturank.hyperparameters import Settings
 from perturank.parts import batches
 from perturank.parts.recency import is_bounded
@@ -55,6 +55,7 @@ class Plan:
     top: int = 10
     evaluate_on: str = "test"
     batch: int = 1  # rounds that are learned together, with one fit
+    keeps_orders: bool = False  # scores and certain orders of held-out queries, at every evaluation
 
     def __post_init__(self) -> None:
         for name, least in (("rounds", 1), ("top", 1), ("seed", 0), ("batch", 1)):
@@ -291,7 +292,8 @@ def simulate(
         raise BadInput(f"{checkpoint} holds {progress.round} rounds already", f"ask for {progress.round} or more")
     scores = jnp.asarray(judged) if plan.user.judges_by == "scores" else None
     world = World(Shelf.of(plan.fold.train, plan.top), plan.user, keys, plan.top, scores)
-    exam, doubts = Exam.of(getattr(plan.fold, plan.evaluate_on), plan.seed), Doubts.of(plan.fold.train)
+    held_out = getattr(plan.fold, plan.evaluate_on)
+    exam, order_exam, doubts = Exam.of(held_out, plan.seed), OrderExam.of(held_out), Doubts.of(plan.fold.train)
     longest_chunk = min(longest_chunk, LONGEST_CHUNK)
     longest_chunk = max(longest_chunk // plan.batch, 1) * plan.batch
     n_next = min(longest_chunk, 50)
@@ -311,13 +313,19 @@ def simulate(
         progress.advance(ranker, ndcgs, regrets, seconds)
         n_next = max(1, min(longest_chunk, 4 * n_next, int(n * SECONDS_PER_CHUNK / seconds) + 1))
         if progress.round == stop:
-            progress.record(exam.ndcg(ranker, plan.top), doubts.share(ranker), doubts.width(ranker))
+            progress.record(
+                exam.ndcg(ranker, plan.top),
+                doubts.share(ranker),
+                doubts.width(ranker),
+                order_exam.orders(ranker),
+                keeps_orders=plan.keeps_orders,
+            )
         if checkpoint is not None and time.perf_counter() - saved >= save_every:
             progress.save(checkpoint)
             saved = time.perf_counter()
         if on_progress is not None:
             on_progress(n)
-    return progress.run(plan.seed, plan.rounds)
+    return progress.run(plan.seed, plan.rounds, exam.random_ndcg(plan.top))
 
 
 def _roomy(ranker: Ranker, n: int, top: int) -> Ranker:
@@ -355,5 +363,6 @@ def identity(plan: Plan) -> dict[str, Any]:
         "top": plan.top,
         "evaluate_on": plan.evaluate_on,
         **({"batch": plan.batch} if plan.batch > 1 else {}),
+        **({"keeps_orders": True} if plan.keeps_orders else {}),
         "threads": machine.n_threads(),
     }

@@ -47,6 +47,7 @@ def test_every_figure_of_the_paper_has_its_experiment() -> None:
         *("fig:offline_linear", "fig:online_linear", "fig:offline_neural", "fig:online_neural"),
         *("fig:variance_01", "fig:variance_001", "fig:efficiency", "fig:neural_compare"),
         *("fig:offline_neural_model", "fig:online_neural_model", "theorem", "lemma:uncertain"),
+        "calibration",  # our own
     }
     assert drawn == figures
 
@@ -150,6 +151,14 @@ def test_guessing_plans_as_many_final_runs_as_there_will_be() -> None:
     plan, _ = all_done(protocol)
     finals = [sum(part.role == "final" for part in each.parts) for each in (guessed, plan)]
     assert finals[0] == finals[1] > 0
+
+
+def test_final_runs_of_an_experiment_that_asks_for_them_keep_their_orders() -> None:
+    plan = planned(asked(experiments=("linear-rankers", "calibration")), SOURCES, {})
+    assert {(part.place.experiment, part.job.keeps_orders) for part in plan.parts} == {
+        ("linear-rankers", False),
+        ("calibration", True),
+    }
 
 
 def test_findings_are_the_finished_final_runs_by_data_arm_and_user() -> None:

@@ -36,3 +36,9 @@ def misordered_shown(order: Sequence[int], grades: Sequence[int], scores: Sequen
         if all(scores[a] >= scores[b] for a, b in zip(full[len(order) :], full[len(order) + 1 :], strict=False))
     ]
     return sum(misordered([grades[document] for document in full]) for full in falling) / len(falling)
+
+
+def random_ndcg(grades: Sequence[int], k: int) -> float:
+    """Return the mean NDCG@k over every order of the documents."""
+    found = [ndcg(order[:k], grades) for order in permutations(grades)]
+    return sum(found) / len(found)

@@ -69,3 +69,19 @@ def test_references_are_in_the_csv_and_marked_as_such() -> None:
     assert [(row["curve"], row["round"], row["mean"], row["low"]) for row in rows] == [
         ("bound of perfect", "1", "1.0", "")
     ]
+
+
+def test_a_measure_can_stand_in_for_rounds_and_a_control_beside_each_arm() -> None:
+    draw = np.random.default_rng(4)
+    shares = {name: draw.uniform(0, 1, (2, 3)) for name in ("uncertain", "ndcg", "regret")}
+    runs = [outcome({name: shares[name][seed] for name in shares}, ROUNDS, seed=seed) for seed in (0, 1)]
+    shown = drawing("ndcg", against="uncertain", control="regret", x_label="share of uncertain pairs")
+    found = curves.panels(finding([Evidence("synthetic", {"ours": {"perfect": runs}})], ARMS), shown)
+    ((line,), (control,)) = found[0].lines, found[0].controls
+    assert line.rounds == approx(shares["uncertain"].mean(axis=0))
+    assert line.means == approx(shares["ndcg"].mean(axis=0))
+    assert control.name == "ours"
+    assert control.means == approx(shares["regret"].mean(axis=0))
+    rows = list(csv.DictReader(io.StringIO(curves.to_csv(found, "uncertain").decode())))
+    assert [row["kind"] for row in rows] == ["arm"] * 3 + ["control"] * 3
+    assert float(rows[0]["uncertain"]) == approx(float(line.rounds[0]))

@@ -53,6 +53,20 @@ def written(figure: Figure) -> list[Text]:
     return [text for text in texts if text.get_visible() and text.get_text().strip()]
 
 
+def test_an_axis_of_a_measure_runs_to_its_fall_and_controls_are_dotted_in_their_arms_colours() -> None:
+    shown = drawing("ndcg", against="uncertain", control="regret", x_label="share of uncertain pairs")
+    ends = {"ndcg": [0.1, 0.5], "uncertain": [0.9, 0.2], "regret": [0.2, 0.4]}
+    runs = {arm.label: {"perfect": [outcome(ends, [1, 500])]} for arm in ARMS[:2]}
+    made = finding([Evidence("first", runs)], ARMS)
+    figure = plots.wide(curves.panels(made, shown), shown, styles([made]))
+    axes = figure.axes[0]
+    assert axes.get_xlabel() == "share of uncertain pairs"
+    assert axes.get_xlim()[0] > axes.get_xlim()[1]
+    lines = [line for line in axes.get_lines() if np.array_equal(line.get_xdata(), [0.9, 0.2])]
+    assert len(lines) == 4
+    assert {line.get_color() for line in lines[:2]} == {line.get_color() for line in lines[2:]}
+
+
 @mark.parametrize("log", [False, True])
 def test_no_text_is_clipped_or_covers_another(log: bool) -> None:
     for figure in figures(drawing(log_x=log, log_y=log)):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,16 @@ def test_runs_choices_and_facts_are_told(page: Page) -> None:
     assert "fig:efficiency" in page.inside("code")
 
 
+def test_every_arm_and_user_has_a_row_of_trust(page: Page) -> None:
+    assert "Trust" in page.inside("h3")
+    assert "Trust on synthetic" in page.inside("caption")
+    assert {"perfect users", "navigational users"} <= set(page.inside("em"))
+    cells = page.inside("td")
+    ours = VALUES["ours"]["perfect"]
+    row = [f"{value:.3f}" for value in (min(ours), 0.502, sum(ours) / 3)]
+    assert any(cells[i : i + 3] == row for i in range(len(cells)))
+
+
 def test_an_experiment_without_runs_says_so_and_draws_nothing(tmp_path: Path) -> None:
     nothing = finding([finals({"ours": {}})], ARMS, n_missing=9, claims=CLAIMS[:1])
     page = Page(report.written(tmp_path, [nothing], {}).read_text())
@@ -202,3 +213,19 @@ def test_the_terminal_shows_final_numbers_in_80_columns() -> None:
     assert all(any(user in line for line in lines) for user in users)
     assert "[bold]" in shown.getvalue()
     assert any(line.startswith("ours ★") and "0.405 ± " in line for line in lines)
+
+
+def test_the_terminal_shows_trust_by_user_in_80_columns() -> None:
+    ends = {"uncertain": [1.0, 0.125], "certain_wrong": [0.5, 0.25]}
+    runs = [
+        replace(outcome({"ndcg": [0.1, ndcg], **ends}, [1, 9], seed=s), random_ndcg=0.3)
+        for s, ndcg in enumerate([0.2, 0.4, 0.6])
+    ]
+    shown = io.StringIO()
+    evidence = Evidence("data", {"a ranker with quite a long name, greedy": {"perfect": runs}})
+    Console(file=shown, width=80).print(report.table([finding([evidence], ARMS)]))
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "Linear rankers: trust on data" in lines
+    assert any(line.startswith("perfect users") for line in lines)
+    assert any("0.200 0.240 0.400 33.3 % 12.5 % 25.0 %" in " ".join(line.split()) for line in lines)

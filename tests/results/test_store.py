@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from results.made_up import job, outcome
 
 from perturank import BadInput, __version__
-from perturank.results.outcome import MEASURES, TIMES, from_parquet, to_parquet
+from perturank.orders import Orders
+from perturank.results.outcome import MEASURES, NEWER, TIMES, from_parquet, to_parquet
 from perturank.results.store import Store, digest
 
 
@@ -28,6 +30,45 @@ def test_a_run_comes_back_as_it_was(store: Store) -> None:
     assert back.bits() == kept.bits()
     assert back.made_by == kept.made_by
     assert np.isnan(back.last("uncertain"))
+
+
+def test_orders_come_back_as_they_were(store: Store) -> None:
+    rng = np.random.default_rng(1)
+    of = job(keeps_orders=True)
+    seen = tuple(
+        Orders.of(rng.integers(0, 3, (2, 8)), rng.normal(size=(2, 8)), c) for c in (rng.random((2, 8, 8)) < 0.5, None)
+    )
+    store.keep(replace(outcome(of), orders=seen, random_ndcg=0.25))
+    back = store.outcome(of.key)
+    assert back.random_ndcg == 0.25
+    for given, found in zip(seen, back.orders, strict=True):
+        assert given.arrays.keys() == found.arrays.keys()
+        assert all(np.array_equal(given.arrays[name], found.arrays[name]) for name in given.arrays)
+
+
+def test_a_run_without_orders_is_named_as_before_there_were_any() -> None:
+    assert job().key == "043f765779c49cb210581f37"
+    assert job(keeps_orders=True).key != job().key
+
+
+def test_a_result_of_an_earlier_version_is_read_and_merged_without_what_it_did_not_measure(
+    store: Store, tmp_path: Path
+) -> None:
+    other = Store.opened(tmp_path / "other", {})
+    for each in (store, other):
+        each.keep(replace(outcome(), random_ndcg=0.25))
+    path = store.path(job().key)
+    pq.write_table(pq.read_table(path).drop_columns([*NEWER, "keeps_orders"]), path)
+    found = store.outcome(job().key)
+    assert found.job == job()
+    assert np.isnan(found.last("certain_wrong"))
+    assert found.last("ndcg") == 1.0
+    assert found.is_collapse is None
+    assert store.take([other]) == 0
+
+
+def test_a_run_that_ends_below_a_random_ranker_is_a_collapse() -> None:
+    assert [replace(outcome(ndcg=ndcg), random_ndcg=0.4).is_collapse for ndcg in (0.39, 0.41)] == [True, False]
 
 
 def test_all_runs_are_one_table_for_other_programs(store: Store) -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "reproduction",
     "running",
     "serving",
+    "significance",
     "simulation",
     "snapshots",
     "spec",
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         metrics,
         report,
         reproduction,
+        significance,
     )
     from perturank import simulation as simulation
     from perturank import storage as storage
@@ -100,8 +102,9 @@ else:
     bench, catalogue, clicks, datasets, experiments, figures = (
         Later(f"perturank.{name}") for name in ("bench", "catalogue", "clicks", "datasets", "experiments", "figures")
     )
-    metrics, report, reproduction, simulation, storage = (
-        Later(f"perturank.{name}") for name in ("metrics", "report", "reproduction", "simulation", "storage")
+    metrics, report, reproduction, significance, simulation, storage = (
+        Later(f"perturank.{name}")
+        for name in ("metrics", "report", "reproduction", "significance", "simulation", "storage")
     )
     serving = Later("perturank.bench.serving", "service")
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")

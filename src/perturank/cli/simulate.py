@@ -5,23 +5,34 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli.interrupting import interruptible
-from perturank.cli.later import catalogue, clicks, client, datasets, driving, metrics, simulation
+from perturank.cli.later import catalogue, clicks, client, datasets, driving, metrics, significance, simulation
 from perturank.cli.printing import progress, table, to_people, to_programs
 from perturank.cli.workers import side_by_side
 from perturank.errors import BadInput
 
 Result = dict[str, Any]
+# Measures of a checkpoint: what they are called, and their decimals.
+SCORES = {"ndcg@{top}": ("NDCG@{top}", 3), "cumulative_ndcg": ("cumulative", 1)}
+OTHERS = {
+    "regret": ("regret", 0),
+    "uncertain": ("uncertain", 3),
+    "certain_wrong": ("wrong", 3),
+    "seconds": ("seconds", 1),
+}
+LEGEND = "worst: worst run; 10 %: tenth percentile; wrong: certain orders against grades"
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ def simulate(
         typer.echo(f"interrupted after {len(results)} of {seeds} runs; {_how_to_go_on(checkpoint)}", err=True)
         raise typer.Exit(130) from None
     if not as_json:
-        to_people(_results_table(results, top))
+        to_people(_results_tables(results, top))
 
 
 @dataclass(frozen=True)
@@ -208,19 +219,63 @@ def _how_to_go_on(checkpoint: Path | None) -> str:
     return f"go on with the same command: {checkpoint} knows how far it came"
 
 
-def _results_table(results: Sequence[Result], top: int) -> Table:
-    """Return one row per checkpoint: the mean over seeds, with its standard error where there are several."""
+def _results_tables(results: Sequence[Result], top: int) -> Group:
+    """Return a row per checkpoint; of several seeds mean, worst and tenth percentile, and how many collapsed."""
     first = results[0]
-    speed = statistics.mean(result["rounds_per_second"] for result in results)
-    runs = f"seed {first['seed']}" if len(results) == 1 else f"mean of {len(results)} seeds ± standard error"
-    title = f"{first['ranker']} on {first['data']}, {first['clicks']} users, {runs}"
-    listed = table(title, "round", f"NDCG@{top}", "cumulative", "regret", "uncertain", "seconds", numbers=True)
-    listed.caption = f"{speed:,.0f} rounds/s"
-    shown = {f"ndcg@{top}": 3, "cumulative_ndcg": 1, "regret": 0, "uncertain": 3, "seconds": 1}
-    for same_round in zip(*(result["checkpoints"] for result in results), strict=True):
-        cells = [_mean([checkpoint[key] for checkpoint in same_round], digits) for key, digits in shown.items()]
-        listed.add_row(f"{same_round[0]['round']:,}", *cells)
+    is_one = len(results) == 1
+    runs = f"seed {first['seed']}" if is_one else f"mean of {len(results)} seeds ± standard error"
+    title = Text(f"{first['ranker']} on {first['data']}, {first['clicks']} users, {runs}", style="bold")
+    speed = f"{statistics.mean(result['rounds_per_second'] for result in results):,.0f} rounds/s"
+    rounds = list(zip(*(result["checkpoints"] for result in results), strict=True))
+    tables = (
+        [_means(rounds, top, SCORES | OTHERS)] if is_one else [_spreads(rounds, top), "", _means(rounds, top, OTHERS)]
+    )
+    return Group(
+        title, *tables, "", *([] if is_one else [Text(LEGEND, style="dim")]), speed, _below_random(results, top)
+    )
+
+
+def _means(rounds: Sequence[Sequence[Result]], top: int, columns: Mapping[str, tuple[str, int]]) -> Table:
+    """Return a table of means over seeds; columns are measures with what they are called and their decimals."""
+    listed = _table("round", *(name.format(top=top) for name, _ in columns.values()))
+    for same in rounds:
+        cells = [_mean(_values(same, key.format(top=top)), digits) for key, (_, digits) in columns.items()]
+        listed.add_row(f"{same[0]['round']:,}", *cells)
     return listed
+
+
+def _spreads(rounds: Sequence[Sequence[Result]], top: int) -> Table:
+    """Return a table of NDCG and cumulative NDCG: mean, worst run, tenth percentile."""
+    names = (each for name, _ in SCORES.values() for each in (name.format(top=top), "worst", "10 %"))
+    listed = _table("round", *names)
+    for same in rounds:
+        cells = [cell for key, (_, n) in SCORES.items() for cell in _spread(same, key.format(top=top), n)]
+        listed.add_row(f"{same[0]['round']:,}", *cells)
+    return listed
+
+
+def _table(*columns: str) -> Table:
+    listed = table("", *columns, numbers=True)
+    listed.title = None
+    return listed
+
+
+def _values(same_round: Sequence[Result], key: str) -> list[float | None]:
+    return [checkpoint[key] for checkpoint in same_round]
+
+
+def _spread(same_round: Sequence[Result], key: str, digits: int) -> tuple[str, str, str]:
+    """Return mean ± standard error, the worst run and the tenth percentile of a measure that all runs have."""
+    values = [float(checkpoint[key]) for checkpoint in same_round]
+    worst, tenth = min(values), significance.tenth_percentile(values)
+    return _mean(values, digits), f"{worst:,.{digits}f}", f"{tenth:,.{digits}f}"
+
+
+def _below_random(results: Sequence[Result], top: int) -> str:
+    """Return how many runs ended below a random ranker."""
+    n = sum(result["checkpoints"][-1][f"ndcg@{top}"] < result["random_ndcg"] for result in results)
+    runs = f"{n} of {len(results)} run{'s' * (len(results) > 1)}"
+    return f"{runs} ended below a random ranker (expected NDCG@{top}: {results[0]['random_ndcg']:.3f})"
 
 
 def _mean(values: Sequence[float | None], digits: int) -> str:

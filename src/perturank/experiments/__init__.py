@@ -23,6 +23,7 @@ ORDER = (
     "perturbed-parameters",
     "regret",
     "uncertain-orders",
+    "calibration",
 )
 
 

@@ -47,7 +47,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure of the paper: a measure against rounds, a panel per user (and data set)."""
+    """One figure of the paper: a measure against rounds, a panel per user (and data set).
+
+    `against` names a measure to stand in for rounds: one that falls as rounds go on, so its axis runs from right to
+    left. `control` names a measure that is drawn dotted beside each arm's curve.
+    """
 
     label: str  # in the paper, such as fig:offline_linear; or our own
     measure: str  # a column of the results: ndcg, cumulative_ndcg, regret, uncertain, seconds
@@ -56,11 +60,17 @@ class Drawing:
     log_x: bool = False
     log_y: bool = False
     references: Callable[[Evidence, str], Mapping[str, Curve]] | None = None  # of a user: a fit, a bound; dashed
+    against: str = ""
+    x_label: str = "round"
+    control: str = ""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What runs and what is drawn; `users` and `data` of its own replace those of the protocol."""
+    """What runs and what is drawn; `users` and `data` of its own replace those of the protocol.
+
+    With `keeps_orders` the runs keep their certain orders, and `reversals` adds what they tell to the evidence.
+    """
 
     name: str
     title: str
@@ -70,6 +80,7 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     users: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    keeps_orders: bool = False
     stars: str = ""  # the arm that others are tested against; the first one that is ours where none is named
 
 

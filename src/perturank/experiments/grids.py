@@ -12,6 +12,8 @@ EXPLORATION = (1e-1, 1e-2, 1e-3, 1e-4)  # α
 RATES = (1e-1, 1e-2, 1e-3)  # η
 WIDE_REGULARISATION = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
 
+GREEDY = {"noise_std": 0.0, "n_rankers": 1}  # nobody disagrees: every order is certain, and none is explored
+
 RATE: Grid = {"learning_rate": RATES}
 PAIRWISE: Grid = {"l2": REGULARISATION, "alpha": EXPLORATION}
 PERTURBED: Grid = {"l2": REGULARISATION}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perturank.experiments.claims import better
 from perturank.experiments.experiment import Arm, Drawing, Experiment
-from perturank.experiments.grids import PAIRWISE, PERTURBED, RATE, WIDE
+from perturank.experiments.grids import GREEDY, PAIRWISE, PERTURBED, RATE, WIDE
 
 P2, P2_5, PAIRRANK, DIAGONAL = "P²LinRank N=2", "P²LinRank N=5", "PairRank", "PairRank-Diag"
 OTHERS = ("PDGD", "DBGD", "ε-greedy")
@@ -14,11 +14,13 @@ EXPERIMENT = Experiment(
     name="linear-rankers",
     title="Linear rankers",
     about="P²LinRank with the paper's fit and N = 2 and 5, PairRank, its diagonal, PDGD, DBGD, MGD and ε-greedy; "
-    "beside them P²LinRank with perturank's own defaults, and random lists.",
+    "beside them P²LinRank with perturank's own defaults, the same as a greedy control (ν = 0, N = 1), and random "
+    "lists.",
     arms=(
         Arm(P2, "p2linrank-paper", {"n_rankers": 2}, PERTURBED, WIDE, is_ours=True),
         Arm(P2_5, "p2linrank-paper", {"n_rankers": 5}, PERTURBED, WIDE, is_ours=True),
         Arm("P²LinRank, perturank", "p2linrank", is_ours=True),
+        Arm("P²LinRank, greedy", "p2linrank", GREEDY),
         Arm(PAIRRANK, "pairrank", {}, PAIRWISE, WIDE),
         Arm(DIAGONAL, "pairrank-diag", {}, PAIRWISE, WIDE),
         Arm("PDGD", "pdgd-linear", {}, RATE),

@@ -18,6 +18,7 @@ from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Choice, Experiment, Finding
 from perturank.experiments.grids import searches
 from perturank.experiments.protocol import Protocol
+from perturank.experiments.reversals import with_reversals
 from perturank.results.job import Job, settings_of
 from perturank.results.outcome import Outcome
 
@@ -79,7 +80,7 @@ def planned(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, gue
     n_waiting = 0
     for experiment in chosen(protocol.experiments):
         for place, arm, points in _places(protocol, of, experiment):
-            searching = _Search(protocol, of, place, arm, done)
+            searching = _Search(protocol, of, place, arm, done, experiment.keeps_orders)
             searched, best = searching.best(points)
             parts += searched
             if best is None:
@@ -108,6 +109,8 @@ def _finding(experiment: Experiment, plan: Planned, done: Mapping[str, Outcome])
             by_user = runs.setdefault(shown(place.data), {}).setdefault(place.arm, {})
             by_user.setdefault(place.user, []).append(done[part.job.key])
     evidence = tuple(Evidence(data, found) for data, found in runs.items())
+    if experiment.keeps_orders:
+        evidence = tuple(map(with_reversals, evidence))
     choices = tuple(choice for place, choice in plan.choices if place.experiment == experiment.name)
     missing = sum(part.job.key not in done for part in finals)
     return Finding(experiment, evidence, choices, missing)
@@ -143,6 +146,7 @@ class _Search:
     place: Place
     arm: Arm
     done: Mapping[str, Outcome]
+    keeps_orders: bool = False
 
     def parts(self, points: Iterable[Mapping[str, Any]], role: Role, seeds: int, rounds: int) -> list[Part]:
         """Return the runs of these settings."""
@@ -201,4 +205,5 @@ class _Search:
             top=p.top,
             evaluate_on="test" if role == "final" else "validation",
             threads=p.threads,
+            keeps_orders=self.keeps_orders and role == "final",
         )

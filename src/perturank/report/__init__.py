@@ -45,7 +45,11 @@ def _drawn(
             continue
         name = names[finding.experiment.name, i]
         figure = plots.wide(shown, drawing, looks)
-        files = {"png": pictures.png(figure), "pdf": pictures.pdf(figure), "csv": curves.to_csv(shown)}
+        files = {
+            "png": pictures.png(figure),
+            "pdf": pictures.pdf(figure),
+            "csv": curves.to_csv(shown, drawing.against or "round"),
+        }
         for kind, content in files.items():
             storage.put(folder / f"{name}.{kind}", content)
         narrow = pictures.svg(plots.narrow(shown, drawing, looks))

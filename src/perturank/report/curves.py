@@ -33,17 +33,26 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The curves of one user on one data set; `references` (a fit, a bound) are no runs."""
+    """The curves of one user on one data set.
+
+    `references` (a fit, a bound) are no runs. A control has the name of the arm beside which it is drawn.
+    """
 
     data: str
     user: str
     lines: tuple[Line, ...]
     references: tuple[Line, ...]
+    controls: tuple[Line, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """The names of all curves."""
         return [line.name for line in (*self.lines, *self.references)]
+
+    @property
+    def everything(self) -> tuple[Line, ...]:
+        """All curves."""
+        return (*self.lines, *self.references, *self.controls)
 
 
 def panels(finding: Finding, drawing: Drawing) -> list[Panel]:
@@ -53,30 +62,36 @@ def panels(finding: Finding, drawing: Drawing) -> list[Panel]:
     return [panel for panel in found if panel.lines]
 
 
-def mean_line(name: str, runs: Sequence[Outcome], measure: str) -> Line:
-    """Return the mean over runs at every round where one of them was evaluated and knows the measure."""
+def mean_line(name: str, runs: Sequence[Outcome], measure: str, against: str = "") -> Line:
+    """Return the mean over runs at every round where one of them was evaluated and knows the measure.
+
+    With `against`, the mean of that measure stands in for the round; there is no interval in two directions.
+    """
     values: dict[int, list[float]] = {}
+    places: dict[int, list[float]] = {}
     for run in runs:
-        for at, value in zip(run.rounds, run.measures[measure], strict=True):
+        xs = run.measures[against] if against else run.rounds
+        for at, x, value in zip(run.rounds, xs, run.measures[measure], strict=True):
             if np.isfinite(value):
                 values.setdefault(int(at), []).append(float(value))
+                places.setdefault(int(at), []).append(float(x))
     means = [significance.mean(values[at]) for at in sorted(values)]
     return Line(
         name,
-        np.array(sorted(values), np.float64),
+        np.array([np.mean(places[at]) for at in sorted(values)], np.float64),
         np.array([m.value for m in means]),
-        np.array([m.half_width for m in means]),
+        np.array([np.nan if against else m.half_width for m in means]),
         np.array([m.n for m in means], np.int64),
     )
 
 
-def to_csv(shown: Sequence[Panel]) -> bytes:
+def to_csv(shown: Sequence[Panel], x: str = "round") -> bytes:
     """Return the numbers behind a figure, a row per curve and round; references have no runs and no interval."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(("data", "user", "curve", "kind", "round", "mean", "low", "high", "runs"))
+    rows.writerow(("data", "user", "curve", "kind", x, "mean", "low", "high", "runs"))
     for panel in shown:
-        for kind, lines in (("arm", panel.lines), ("reference", panel.references)):
+        for kind, lines in (("arm", panel.lines), ("control", panel.controls), ("reference", panel.references)):
             for line in lines:
                 for at, mean, half, n in zip(line.rounds, line.means, line.half_widths, line.counts, strict=True):
                     band = ("", "") if np.isnan(half) else (repr(float(mean - half)), repr(float(mean + half)))
@@ -85,11 +100,17 @@ def to_csv(shown: Sequence[Panel]) -> bytes:
 
 
 def _panel(evidence: Evidence, user: str, drawing: Drawing) -> Panel:
-    lines = [mean_line(arm, by_user.get(user, ()), drawing.measure) for arm, by_user in evidence.runs.items()]
-    kept = tuple(seen for line in lines if len((seen := _visible(line, drawing)).rounds))
+    kept = _arms(evidence, user, drawing, drawing.measure)
+    controls = _arms(evidence, user, drawing, drawing.control) if drawing.control else ()
     references = [] if drawing.references is None or not kept else drawing.references(evidence, user).items()
     grey = (_visible(_reference(name, *curve), drawing) for name, curve in references)
-    return Panel(evidence.data, user, kept, tuple(line for line in grey if len(line.rounds)))
+    return Panel(evidence.data, user, kept, tuple(line for line in grey if len(line.rounds)), controls)
+
+
+def _arms(evidence: Evidence, user: str, drawing: Drawing, measure: str) -> tuple[Line, ...]:
+    runs = {arm: by_user.get(user, ()) for arm, by_user in evidence.runs.items()}
+    lines = (_visible(mean_line(arm, found, measure, drawing.against), drawing) for arm, found in runs.items())
+    return tuple(line for line in lines if len(line.rounds))
 
 
 def _reference(name: str, rounds: np.ndarray, values: np.ndarray) -> Line:

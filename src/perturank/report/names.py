@@ -10,7 +10,7 @@ from pathlib import PurePath
 from perturank.experiments.experiment import Experiment
 
 HIGHER_IS_BETTER = ("ndcg", "cumulative_ndcg")
-LOWER_IS_BETTER = ("regret", "seconds")
+LOWER_IS_BETTER = ("regret", "seconds", "certain_wrong", "reversed")
 
 
 def sign(measure: str) -> int:

@@ -11,10 +11,12 @@ import numpy as np
 from perturank import significance
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Experiment, Finding
+from perturank.experiments.trust import Trust
 from perturank.report.names import sign
 from perturank.significance import Mean
 
 LEVEL = 0.05
+TRUST_COLUMNS = ("worst", "10 %", "mean", "collapsed", "uncertain", "wrong")
 Place = tuple[str, str, str]  # arm, user, measure
 
 
@@ -89,9 +91,17 @@ def three_digits(value: float) -> str:
     return shown(value, max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0)
 
 
+def trust_cells(trust: Trust) -> tuple[str, ...]:
+    """Return the cells of a row of TRUST_COLUMNS; – where a number is unknown."""
+    ndcgs = (f"{value:.3f}" for value in (trust.worst, trust.tenth, trust.mean))
+    shares = (trust.collapses, trust.uncertain, trust.certain_wrong)
+    return (*ndcgs, *("–" if math.isnan(value) else f"{100 * value:.1f} %" for value in shares))
+
+
 def _of(experiment: Experiment, evidence: Evidence) -> Finals:
     drawn = dict.fromkeys(drawing.measure for drawing in experiment.drawings)
     called = {m: next(d.y_label for d in experiment.drawings if d.measure == m) for m in drawn}
+    called |= {d.control: f"{d.y_label}, control" for d in experiment.drawings if d.control}
     arms = tuple(arm for arm, by_user in evidence.runs.items() if any(by_user.values()))
     cells: dict[Place, Cell] = {}
     for measure in called:

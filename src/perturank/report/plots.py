@@ -21,6 +21,7 @@ from perturank.report.styles import Style
 
 DPI = 200  # the layout's and the PNG's: letters have other widths at another
 GREY = "#808080"
+CONTROL_DASHES = (1, 1.2)
 REFERENCE_DASHES = ((4, 2), (1, 1.5), (6, 2, 1, 2))
 PANEL = (2.35, 1.75)  # inches
 WIDE, NARROW = 30, 17  # letters in a line of a name
@@ -69,7 +70,7 @@ def _figure(
             axes.tick_params(
                 labelleft=column == 0 or panel.data != row[0].data, labelbottom=is_bottom or grid.shape[1] == 1
             )
-            axes.set(ylabel=drawing.y_label if column == 0 else "", xlabel="round" if is_bottom else "")
+            axes.set(ylabel=drawing.y_label if column == 0 else "", xlabel=drawing.x_label if is_bottom else "")
         last, ours = places[len(row) - 1], [name for name, style in styles.items() if style.is_ours]
         texts = labels.reserved(last, _names(row), letters, ours)
         for text in texts.values():
@@ -97,6 +98,8 @@ def _curves(axes: Axes, panel: Panel, styles: Mapping[str, Style]) -> dict[str, 
     for i, line in enumerate(panel.references):
         dash = REFERENCE_DASHES[i % len(REFERENCE_DASHES)]
         (drawn[line.name],) = axes.plot(line.rounds, line.means, color=GREY, dashes=dash, linewidth=1.1)
+    for line in panel.controls:
+        axes.plot(line.rounds, line.means, color=styles[line.name].colour, dashes=CONTROL_DASHES, linewidth=1.0)
     for i, line in enumerate(sorted(panel.lines, key=lambda line: styles[line.name].is_ours)):
         style = styles[line.name]
         low, high = line.means - line.half_widths, line.means + line.half_widths
@@ -121,12 +124,14 @@ def _curves(axes: Axes, panel: Panel, styles: Mapping[str, Style]) -> dict[str, 
 
 def _frame(axes: Axes, panel: Panel, drawing: Drawing, everything: Sequence[Panel]) -> None:
     axes.set(xscale="log" if drawing.log_x else "linear", yscale="log" if drawing.log_y else "linear")
-    lines = [line for each in everything for line in (*each.lines, *each.references)]
+    lines = [line for each in everything for line in each.everything]
     rounds = np.concatenate([np.zeros(1), *(line.rounds for line in lines)])
     axes.set_xlim(*_limits(rounds, drawing.log_x, 0.0))
-    same = [line for each in everything if each.data == panel.data for line in (*each.lines, *each.references)]
+    same = [line for each in everything if each.data == panel.data for line in each.everything]
     axes.set_ylim(*_limits(np.concatenate([_heights(line) for line in same]), drawing.log_y, 0.04))
     _ticks(axes.xaxis, drawing.log_x)
+    if drawing.against:
+        axes.invert_xaxis()  # rounds still go to the right
     _ticks(axes.yaxis, drawing.log_y)
     axes.set_title(f"{data_name(panel.data)} · {panel.user}", loc="left", fontsize=8, color=INK, parse_math=False)
     axes.tick_params(labelcolor=INK, color=INK, labelsize=7, length=2.5, width=0.6)

@@ -8,12 +8,14 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Choice, Drawing, Finding
+from perturank.experiments.trust import by_user
 from perturank.report.curves import Panel
 from perturank.report.html import Markup, element, joined, table
 from perturank.report.judged import SIGNS, WORDS, Judged
 from perturank.report.names import data_name, p_value, plural, slug
-from perturank.report.numbers import Cell, Finals, finals, shown, star, three_digits
+from perturank.report.numbers import TRUST_COLUMNS, Cell, Finals, finals, shown, star, three_digits, trust_cells
 
 PIXELS = 112  # of the page for an inch of a figure: letters about as large as the text around
 
@@ -43,6 +45,7 @@ def section(finding: Finding, pictures: Sequence[Picture], claims: Sequence[Judg
         _missing(finding),
         *map(_figure, pictures),
         *_numbers(finding),
+        *_trust(finding),
         _choices(finding.choices) if finding.choices else "",
         _claims(claims) if claims else "",
     )
@@ -68,10 +71,11 @@ def _figure(picture: Picture) -> Markup:
     drawing = picture.drawing
     places = ", ".join(f"{data_name(panel.data)} with the {panel.user} user" for panel in picture.panels)
     curves = ", ".join(dict.fromkeys(name for panel in picture.panels for name in panel.names))
-    alt = f"{drawing.title}: {drawing.y_label} against rounds. Panels: {places}. Curves: {curves}."
+    alt = f"{drawing.title}: {drawing.y_label} against the {drawing.x_label}. Panels: {places}. Curves: {curves}."
     counts = {int(n) for panel in picture.panels for line in panel.lines for n in line.counts}
     runs = f"{min(counts)} to {max(counts)} runs" if len(counts) > 1 else plural(max(counts), "run")
-    band = "; band: 95 % interval" if max(counts) > 1 else ""
+    band = "; band: 95 % interval" if max(counts) > 1 and not drawing.against else ""
+    band += "; dotted: the control" if drawing.control else ""
     links = [element("a", kind.upper(), href=f"figures/{picture.name}.{kind}") for kind in ("png", "pdf", "csv")]
     image = element(
         "picture",
@@ -98,6 +102,32 @@ def _numbers(finding: Finding) -> list[Markup]:
     )
     note = element("p", says + (test if against else ""), class_="note")
     return [element("h3", "Final numbers"), note, *map(_table, tables)]
+
+
+def _trust(finding: Finding) -> list[Markup]:
+    """Return how far the arms can be relied on, a table per data set."""
+    known = [evidence for evidence in finding.evidence if evidence.users]
+    if not known:
+        return []
+    says = (
+        "NDCG@10 after the last round: worst run, tenth percentile, mean. Collapsed: share of runs below a random "
+        "ranker. Uncertain: share of pairs without a certain order. Wrong: share of certain orders that the grades "
+        "contradict, on test queries."
+    )
+    return [element("h3", "Trust"), element("p", says, class_="note"), *map(_trust_table, known)]
+
+
+def _trust_table(evidence: Evidence) -> Markup:
+    head = [element("th", text, scope="col") for text in ("ranker", *TRUST_COLUMNS)]
+    rows: list[Sequence[Markup]] = []
+    for user, trusts in by_user(evidence):
+        across = str(len(head))
+        rows.append([element("th", element("em", f"{user} users"), scope="rowgroup", colspan=across)])
+        rows += [
+            (element("th", arm, scope="row"), *(element("td", cell) for cell in trust_cells(trust)))
+            for arm, trust in trusts.items()
+        ]
+    return table(f"Trust on {data_name(evidence.data)}", [head], rows)
 
 
 def _table(found: Finals) -> Markup:

@@ -14,7 +14,10 @@ from perturank.simulation import Plan
 
 @dataclass(frozen=True)
 class Job:
-    """A run. `settings` are all of the ranker's, as JSON; `content` says which data `data` stands for."""
+    """A run. `settings` are all of the ranker's, as JSON; `content` says which data `data` stands for.
+
+    With `keeps_orders` the result holds scores and certain orders of held-out queries at every evaluation.
+    """
 
     ranker: str
     settings: str
@@ -29,12 +32,15 @@ class Job:
     top: int = 10
     evaluate_on: str = "test"
     threads: int = 1
+    keeps_orders: bool = False
 
     @property
     def key(self) -> str:
         """The run's name: a digest of all that decides it, wherever its data lie."""
         decides = asdict(self)
         del decides["data"]
+        if not self.keeps_orders:  # a run without them has the name it always had
+            del decides["keeps_orders"]
         return hashlib.blake2b(json.dumps(decides, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     @property
@@ -58,6 +64,7 @@ class Job:
             evaluate_at=self.evaluate_at,
             top=self.top,
             evaluate_on=self.evaluate_on,
+            keeps_orders=self.keeps_orders,
         )
 
 

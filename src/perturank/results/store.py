@@ -86,7 +86,7 @@ class Store:
                 if not self.path(key).exists():
                     self.keep(found)
                     n += 1
-                elif self.outcome(key).bits() != found.bits():
+                elif not self.outcome(key).agrees(found):
                     raise BadInput(
                         f"run {key} differs in {self.folder} and {other.folder}",
                         "they were made by different machines or versions of JAX: keep them apart",

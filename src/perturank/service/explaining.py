@@ -9,7 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Array, Query, Ranker, bucket
+from perturank.core import Array, CertainOrders, Query, Ranker, bucket
 from perturank.parts import certainty
 from perturank.service.entries import Impression
 from perturank.service.listing import Listed
@@ -29,7 +29,7 @@ def _scores_of(ranker: Any, query: Query) -> Array:
 
 
 @eqx.filter_jit
-def _certain_of(ranker: Any, query: Query) -> Array:
+def _certain_of(ranker: CertainOrders, query: Query) -> Array:
     return ranker.certain(query)
 
 
@@ -133,7 +133,7 @@ def explored(shown: Impression, *, always: bool) -> list[bool | None]:
 
 def _certain(ranker: Ranker, query: Query, scores: np.ndarray, n: int) -> np.ndarray | None:
     """Return C[i, j]: i certainly before j; [n, n]."""
-    if hasattr(ranker, "certain"):
+    if isinstance(ranker, CertainOrders):
         return np.asarray(_certain_of(ranker, query))[:n, :n]
     if hasattr(ranker, "scores"):
         return np.asarray(np.all(scores[:, None, :] > scores[None, :, :], axis=2))

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+import small
+from oracles import orders as oracle
+
+from perturank import catalogue
+from perturank.core import CertainOrders
+from perturank.evaluation import LONGEST_ORDERED, N_ORDER_QUERIES, Exam, OrderExam
+from perturank.orders import NO_DOCUMENT
+
+
+@pytest.mark.parametrize("name", ["p2linrank", "pairrank", "olranknet", "p2neurrank"])
+def test_orders_are_the_rankers_own_on_each_query(name: str) -> None:
+    exam, ranker = OrderExam.of(small.fold().test), small.learned(name)
+    orders = exam.orders(ranker)
+    assert orders.certain is not None
+    for i in range(len(exam.grades)):
+        query = jax.tree.map(lambda leaf, i=i: leaf[i], exam.queries)
+        assert orders.scores[i] == pytest.approx(np.asarray(ranker.score(query)), abs=1e-5)
+        assert np.mean(orders.certain[i] == np.asarray(ranker.certain(query))) > 0.99  # rounding may end a tie
+    assert orders.certain_wrong == oracle.wrong_share(orders.certain.tolist(), exam.grades.tolist())
+
+
+def test_a_ranker_that_knows_the_grades_is_never_wrong_and_its_opposite_always() -> None:
+    exam = OrderExam.of(small.fold().test)  # feature 0 decides the grade
+    for sign, share in ((1.0, 0.0), (-1.0, 1.0)):
+        ranker = small.ranker("p2linrank")
+        sure = eqx.tree_at(lambda r: r.theta, ranker, ranker.theta.at[0].set(sign))
+        assert exam.orders(sure).certain_wrong == share
+
+
+def test_only_rankers_with_certain_orders_have_them() -> None:
+    exam = OrderExam.of(small.fold().test)
+    for name in ("pdgd-linear", "random"):
+        ranker = small.ranker(name)
+        assert not isinstance(ranker, CertainOrders)
+        assert exam.orders(ranker).certain_wrong is None
+
+
+@pytest.mark.parametrize("name", catalogue.rankers())
+def test_a_ranker_that_knows_what_is_uncertain_says_which_orders_are_certain(name: str) -> None:
+    ranker = small.ranker(name)
+    assert isinstance(ranker, CertainOrders) == (ranker.uncertain(small.query()) is not None)
+
+
+def test_long_lists_are_cut_and_short_ones_padded_to_one_shape() -> None:
+    exam = OrderExam.of(small.easy(100, (3, 70), seed=1))
+    assert exam.grades.shape == (N_ORDER_QUERIES, LONGEST_ORDERED)
+    lengths = {int(n) for n in np.sum(exam.grades != NO_DOCUMENT, axis=1)}
+    assert lengths == {3, LONGEST_ORDERED}
+    assert np.array_equal(np.asarray(exam.queries.mask), exam.grades != NO_DOCUMENT)
+
+
+def test_a_ranker_that_scores_all_alike_reaches_a_random_rankers_ndcg_in_the_mean() -> None:
+    ranker = small.ranker("p2linrank")  # ties are broken by the seed
+    exams = [Exam.of(small.fold().test, seed) for seed in range(300)]
+    found = [exam.ndcg(ranker, 4) for exam in exams]
+    error = np.std(found) / np.sqrt(len(found))
+    assert exams[0].random_ndcg(4) == pytest.approx(float(np.mean(found)), abs=4 * error)
