@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -61,6 +61,41 @@ def full_gradient(history: History, theta: Scorer, theta_0: Scorer | None, targe
     return lax.fori_loop(0, n_blocks, backward, jax.tree.map(jnp.zeros_like, eqx.filter(theta, eqx.is_array)))
 
 
+class Sample(NamedTuple):
+    """Pairs of a round: their slots [q], how often each counts [q], and whether they are all there are."""
+
+    slots: Array
+    scale: Array
+    is_whole: Array
+
+    @classmethod
+    def drawn(cls, history: History, newest: Array, budget: int, key: Key) -> Sample:
+        """Return at most `budget` pairs whose weighted sums are unbiased estimates of those over all pairs.
+
+        The newest pairs (slots [q]) are always among them; the rest are drawn uniformly, with
+        replacement, from all pairs and weighted up. While all pairs fit, all are taken.
+        """
+        room = max(budget - newest.shape[0], 1)
+        fits = history.n_pairs <= room
+        drawn = jax.random.randint(key, (room,), 0, jnp.maximum(history.n_pairs, 1))
+        rest = jnp.where(fits, jnp.arange(room), drawn)
+        scale = jnp.where(fits, 1.0, history.n_pairs / room) * (rest < history.n_pairs)
+        scale = jnp.where(jnp.any(rest[:, None] == newest[None, :], axis=1), 0.0, scale)
+        repeated = jnp.any(jnp.tril(newest[:, None] == newest[None, :], -1), axis=1)
+        newest_scale = jnp.where(repeated | (newest >= history.weight.shape[0]), 0.0, 1.0)
+        return cls(jnp.concatenate([newest, rest]), jnp.concatenate([newest_scale, scale]), fits)
+
+    def ends(self, history: History) -> Array:
+        """Return the document slots of the first of each pair, then of the second; [2q]."""
+        return jnp.concatenate([history.first[self.slots], history.second[self.slots]])
+
+
+def differences(values: Array) -> Array:
+    """Return the value of the first document of each pair less that of the second; [2q, …] -> [q, …]."""
+    q = values.shape[0] // 2
+    return values[:q] - values[q:]
+
+
 def sampled_gradient(
     history: History,
     newest: Array,
@@ -71,38 +106,22 @@ def sampled_gradient(
     key: Key,
     kind: Loss,
 ) -> Scorer:
-    """Return an unbiased estimate of `full_gradient` from at most `budget` pairs.
-
-    The newest pairs (slots [q]) are always among them; the rest are drawn uniformly, with
-    replacement, from all pairs and weighted up. While all pairs fit, all are taken, and it is exact.
-    """
-    q = newest.shape[0]
-    room = max(budget - q, 1)
+    """Return an unbiased estimate of `full_gradient` from at most `budget` pairs; exact while all pairs fit."""
     keys = jax.random.split(key)
-    fits = history.n_pairs <= room
-    drawn = jax.random.randint(keys[0], (room,), 0, jnp.maximum(history.n_pairs, 1))
-    rest = jnp.where(fits, jnp.arange(room), drawn)
-    scale = jnp.where(fits, 1.0, history.n_pairs / room) * (rest < history.n_pairs)
-    scale = jnp.where(jnp.any(rest[:, None] == newest[None, :], axis=1), 0.0, scale)
-    repeated = jnp.any(jnp.tril(newest[:, None] == newest[None, :], -1), axis=1)
-    slots = jnp.concatenate([newest, rest])
-    scale = jnp.concatenate([jnp.where(repeated | (newest >= history.weight.shape[0]), 0.0, 1.0), scale])
-
-    ends = jnp.concatenate([history.first[slots], history.second[slots]])
+    sample = Sample.drawn(history, newest, budget, keys[0])
+    slots, ends = sample.slots, sample.ends(history)
     shown = history.documents[ends]
     scores, kept = scoring.forward(theta, shown)
-    n = scores.shape[1]
     weight = history.weight[slots][:, None]
     noise = (
-        noise_std * jnp.sqrt(weight) * draws.normal(keys[1], (slots.shape[0], n))
+        noise_std * jnp.sqrt(weight) * draws.normal(keys[1], (slots.shape[0], scores.shape[1]))
         if history.frozen is None
         else history.frozen[slots]
     )
     if theta_0 is not None:
         scores = scores - scoring.ensemble_scores(theta_0, shown)
-    scores = scores + history.priors[ends][:, None]
-    f = scores[: slots.shape[0]] - scores[slots.shape[0] :]
-    r = scale[:, None] * slope(f, weight, history.preferred[slots][:, None] + noise, kind)
+    f = differences(scores + history.priors[ends][:, None])
+    r = sample.scale[:, None] * slope(f, weight, history.preferred[slots][:, None] + noise, kind)
     return scoring.backward(theta, shown, kept, jnp.concatenate([r, -r]))
 
 

@@ -75,6 +75,15 @@ class History(eqx.Module):
         """The higher document slot of each pair; [P]."""
         return self.pair_table.keys[:, 1].astype(jnp.int32)
 
+    @property
+    def total_weight(self) -> Array:
+        """The weight of all pairs together, summed by blocks: spare room does not show in its bits."""
+
+        def block(start: Array, total: Array) -> Array:
+            return total + jnp.sum(lax.dynamic_slice_in_dim(self.weight, start, PAIR_BLOCK))
+
+        return over_blocks(self.n_pairs, PAIR_BLOCK, block, jnp.zeros(()))
+
     def fault(self) -> Fault | None:
         """Return what is wrong with it, if its arrays do not belong together."""
         d, p = self.document_table.capacity, self.pair_table.capacity

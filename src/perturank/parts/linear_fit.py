@@ -1,8 +1,8 @@
 """The fit of N linear rankers to the whole history, perturbed (eq:linloss).
 
-For linear scores all noise on the clicks is one vector: Σ γ_p f_p = (Σ γ_p x_p)ᵀθ = uᵀθ. So the N
-perturbed objectives are the plain one less u^(n)ᵀθ, with u ~ N(0, ν²A), A = λI + Σ w x xᵀ; a
-vector of d numbers is drawn instead of a number for every pair, at a cost that does not grow.
+All noise on the clicks is one vector (see `perturbed_layer`), so the N perturbed objectives are the
+plain one less u^(n)ᵀθ: a vector of d numbers is drawn instead of a number for every pair, at a cost
+that does not grow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jax.scipy.linalg as jsl
 from jax import lax
 
 from perturank.core import Array, Key
-from perturank.parts import draws
+from perturank.parts import draws, perturbed_layer
 from perturank.parts.history import PAIR_BLOCK, History, over_blocks
 from perturank.parts.objective import Loss, curvature, slope
 from perturank.parts.passes import history_scores, over_pairs, rows, through_features
@@ -105,7 +105,7 @@ def perturbation(history: History, gram: Array | None, l2: float, noise_std: flo
     """
     d = history.documents.shape[1]
     if gram is not None:
-        return noise_std * jnp.linalg.cholesky(gram + l2 * jnp.eye(d)) @ jax.random.normal(key, (d, n))
+        return perturbed_layer.pull(gram, l2, noise_std, n, key)
     keys = jax.random.split(key)
 
     def drawn(start: Array, _: Array) -> Array:
@@ -125,7 +125,7 @@ class Hessian(NamedTuple):
     def at(cls, problem: LinearProblem, scores: Array) -> Hessian:
         """Return one Hessian for all rankers at the points with these scores [D, N]."""
         curvatures = problem.curvatures(scores)
-        return cls(jnp.linalg.cholesky(curvatures + problem.l2 * jnp.eye(curvatures.shape[0])))
+        return cls(perturbed_layer.factor(curvatures, problem.l2))
 
     def solved(self, problem: LinearProblem, scores: Array, g: Array) -> Array:
         """Return H⁻¹ g."""
@@ -237,7 +237,7 @@ def descended(problem: LinearProblem, theta: Array, gram: Array | None) -> Array
     """
     bound: AnyHessian = NoHessian()
     if gram is not None:
-        bound = Hessian(jnp.linalg.cholesky(0.25 * gram + problem.l2 * jnp.eye(gram.shape[0])))
+        bound = Hessian(perturbed_layer.factor(0.25 * gram, problem.l2))
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         weights, n, _ = state

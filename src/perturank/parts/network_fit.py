@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,7 +17,34 @@ from perturank.parts import fitting, scoring
 from perturank.parts.history import History
 from perturank.parts.objective import Loss
 
+State = TypeVar("State")
+
 MOST_ROUNDS = 16  # whose steps a fit takes, however many lists it learns from
+
+
+def over_rounds(
+    step: Callable[[Array, Array, State], State], n_steps: int, newest: Array, is_new: Array, start: State
+) -> State:
+    """Return the state after n_steps for each list that has a new pair; for a batch, no more than MOST_ROUNDS lists'.
+
+    `step(i, newest, state)` takes the i-th step and sees the slots of one list's pairs; newest is [B, p], is_new [B].
+    """
+    if newest.shape[0] == 1:
+        return lax.cond(is_new[0], lambda: _one_round(step, n_steps, newest[0], start), lambda: start)
+    n, lists = jnp.sum(is_new), newest[jnp.argsort(~is_new)]
+    rounds = jnp.minimum(n, MOST_ROUNDS)
+
+    def one(i: Array, state: State) -> State:
+        return step(i, lists[(i // n_steps) * n // jnp.maximum(rounds, 1)], state)
+
+    return lax.fori_loop(0, rounds * n_steps, one, start)
+
+
+def _one_round(step: Callable[[Array, Array, State], State], n_steps: int, newest: Array, start: State) -> State:
+    # One step without a loop saves copying the parameters.
+    if n_steps == 1:
+        return step(jnp.asarray(0), newest, start)
+    return lax.fori_loop(0, n_steps, lambda i, state: step(i, newest, state), start)
 
 
 @dataclass(frozen=True)
@@ -71,29 +97,9 @@ class NetworkFit:
             updates, optimiser = optax.adam(self.learning_rate).update(gradient, optimiser)
             return optax.apply_updates(arrays, updates), optimiser
 
-        taught = jnp.any(newest < history.weight.shape[0], axis=1)
-        start = trained, optimiser
-        if newest.shape[0] == 1:
-            one = partial(step, newest=newest[0])
-            trained, optimiser = lax.cond(taught[0], lambda: self._round(one, start), lambda: start)
-        else:
-            trained, optimiser = self._batch(step, newest[jnp.argsort(~taught)], jnp.sum(taught), start)
+        is_new = jnp.any(newest < history.weight.shape[0], axis=1)
+        trained, optimiser = over_rounds(step, self.n_steps, newest, is_new, (trained, optimiser))
         return eqx.combine(trained, fixed), optimiser
-
-    def _round(self, step: Callable[..., Any], start: tuple[Any, Any]) -> tuple[Any, Any]:
-        # One step without a loop saves copying the parameters.
-        if self.n_steps == 1:
-            return step(jnp.asarray(0), state=start)
-        return lax.fori_loop(0, self.n_steps, lambda i, state: step(i, state=state), start)
-
-    def _batch(self, step: Callable[..., Any], newest: Array, n: Array, start: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Take the steps of n rounds, but no more than those of MOST_ROUNDS; each sees one list's pairs first."""
-        rounds = jnp.minimum(n, MOST_ROUNDS)
-
-        def one(i: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
-            return step(i, newest[(i // self.n_steps) * n // jnp.maximum(rounds, 1)], state)
-
-        return lax.fori_loop(0, rounds * self.n_steps, one, start)
 
     def gradient(
         self, theta: scoring.Scorer, theta_0: scoring.Scorer, history: History, newest: Array, key: Key, kept: Key

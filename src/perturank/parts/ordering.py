@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -57,13 +57,34 @@ def _uniform_pick(candidates: Array, lot: Array) -> tuple[Array, Array]:
     return nth(candidates, jnp.minimum((lot * n).astype(jnp.int32), n - 1)), n
 
 
-def _limited_pick(candidates: Array, left: Array, r: Array, lot: Array, limits: Limits | None) -> tuple[Array, Array]:
-    """Return one of the candidates that may stand at place r, and how many there were."""
-    if limits is None:
-        return _uniform_pick(candidates, lot)
-    candidates = limits.within(candidates, left, r)
-    pick, n = _uniform_pick(candidates, lot)
-    return limits.pick(candidates, pick), n
+class _Chances(NamedTuple):
+    """The random numbers of a list's places, [k] each, and the share of places that any document may take."""
+
+    lots: Array
+    floor_lots: Array | None  # None where there is no floor
+    floor: Array | None
+
+    @classmethod
+    def of(cls, key: Key, k: int, floor: Array | None) -> _Chances:
+        lots = jax.random.uniform(key, (k,))
+        return cls(lots, None if floor is None else jax.random.uniform(jax.random.fold_in(key, 1), (k,)), floor)
+
+    def pick(self, free: Array, left: Array, r: Array, limits: Limits | None) -> tuple[Array, Array, Array]:
+        """Return a document for place r, how many of the free ones [V] may stand there, and the log-probability.
+
+        It is one of the free documents, or, with probability `floor`, any that is left [V].
+        """
+        allowed = free if limits is None else limits.within(free, left, r)
+        n = jnp.sum(allowed, dtype=jnp.int32)
+        if self.floor is None or self.floor_lots is None:
+            pick, _ = _uniform_pick(allowed, self.lots[r])
+            return pick if limits is None else limits.pick(allowed, pick), n, -jnp.log(jnp.maximum(n, 1))
+        anyone = left if limits is None else limits.within(left, left, r)
+        pick, _ = _uniform_pick(jnp.where(self.floor_lots[r] < self.floor, anyone, allowed), self.lots[r])
+        pick = pick if limits is None else limits.pick(allowed, pick)
+        p = (1 - self.floor) * allowed[pick] / jnp.maximum(n, 1)
+        p = p + self.floor * anyone[pick] / jnp.maximum(jnp.sum(anyone), 1)
+        return pick, n, jnp.where(n > 0, jnp.log(p), 0.0)
 
 
 def _padding(placed: Array) -> Array:
@@ -72,30 +93,55 @@ def _padding(placed: Array) -> Array:
 
 
 def topological(
-    n_before: Array, after: Callable[[Array], Array], mask: Array, key: Key, k: int, limits: Limits | None = None
+    n_before: Array,
+    after: Callable[[Array], Array],
+    mask: Array,
+    key: Key,
+    k: int,
+    limits: Limits | None = None,
+    floor: Array | None = None,
 ) -> Shown:
     """Return a list that follows every certain order and is uniformly random otherwise.
 
     At each place a document is picked uniformly among the free ones, which no unplaced document
-    certainly precedes; so the probability of the list is Π 1/|free|. n_before [V] counts certain
+    certainly precedes; so the probability of the list is Π 1/|free|. With a floor ε a place goes,
+    with probability ε, to any document left, whatever is certain. n_before [V] counts certain
     predecessors; `after(i)` [V] says which documents i certainly precedes.
     """
-    lots = jax.random.uniform(key, (k,))
+    chances = _Chances.of(key, k, floor)
 
-    def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        order, free, waiting, placed = state
-        pick, n = _limited_pick(mask & ~placed & (waiting == 0), mask & ~placed, r, lots[r], limits)
+    def place(r: Array, state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+        order, free, log_p, waiting, placed = state
+        left = mask & ~placed
+        pick, n, log = chances.pick(left & (waiting == 0), left, r, limits)
         pick = jnp.where(n > 0, pick, _padding(placed))
-        return order.at[r].set(pick), free.at[r].set(n), waiting - after(pick), placed.at[pick].set(True)
+        return (
+            order.at[r].set(pick),
+            free.at[r].set(n),
+            log_p.at[r].set(log),
+            waiting - after(pick),
+            placed.at[pick].set(True),
+        )
 
-    v = mask.shape[0]
-    state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), n_before, jnp.zeros(v, bool))
-    order, free, _, _ = lax.fori_loop(0, k, place, state)
-    return Shown(order, free, -jnp.log(jnp.maximum(free, 1)))
+    state = (*_empty_list(k), n_before, jnp.zeros(mask.shape[0], bool))
+    order, free, log_p, _, _ = lax.fori_loop(0, k, place, state)
+    return Shown(order, free, log_p)
 
 
-def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int, limits: Limits | None = None) -> Shown:
-    """Return a list of blocks in score order, each shuffled whole.
+def _empty_list(k: int) -> tuple[Array, Array, Array]:
+    return jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(k)
+
+
+def blocks(
+    scores: Array,
+    certain: Array,
+    mask: Array,
+    key: Key,
+    k: int,
+    limits: Limits | None = None,
+    floor: Array | None = None,
+) -> Shown:
+    """Return a list of blocks in score order, each shuffled whole; `floor` as in `topological`.
 
     A block is a connected component of the uncertain pairs under the transitive closure of
     `certain` [V, V]; the closure makes blocks intervals of the score order.
@@ -107,8 +153,8 @@ def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int, limits:
     crossing = jnp.cumsum(jnp.cumsum(~sure, axis=0)[:, ::-1], axis=1)[:, ::-1]
     ends = jnp.concatenate([jnp.diagonal(crossing, offset=1) == 0, jnp.ones(1, bool)])
     block = jnp.cumsum(ends) - ends  # number of boundaries before each position
-    if limits is not None:
-        return _limited_blocks(jnp.zeros_like(block).at[order].set(block), mask, key, k, limits)
+    if limits is not None or floor is not None:
+        return _blocks_by_place(jnp.zeros_like(block).at[order].set(block), mask, key, k, limits, floor)
     shuffled = jnp.lexsort((jax.random.uniform(key, (v,)), block))
     real = mask[order]
     size_left = jnp.sum(
@@ -119,21 +165,20 @@ def blocks(scores: Array, certain: Array, mask: Array, key: Key, k: int, limits:
     return Shown(order[shuffled][:k].astype(jnp.int32), free, -jnp.log(jnp.maximum(free, 1)))
 
 
-def _limited_blocks(block: Array, mask: Array, key: Key, k: int, limits: Limits) -> Shown:
+def _blocks_by_place(block: Array, mask: Array, key: Key, k: int, limits: Limits | None, floor: Array | None) -> Shown:
     """Return a list that takes at each place any document of the first block [V] left that its limits allow."""
-    lots = jax.random.uniform(key, (k,))
+    chances = _Chances.of(key, k, floor)
 
-    def place(r: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        order, free, placed = state
+    def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        order, free, log_p, placed = state
         left = mask & ~placed
         first = jnp.min(jnp.where(left, block, mask.shape[0]))
-        pick, n = _limited_pick(left & (block == first), left, r, lots[r], limits)
+        pick, n, log = chances.pick(left & (block == first), left, r, limits)
         pick = jnp.where(n > 0, pick, _padding(placed))
-        return order.at[r].set(pick), free.at[r].set(n), placed.at[pick].set(True)
+        return order.at[r].set(pick), free.at[r].set(n), log_p.at[r].set(log), placed.at[pick].set(True)
 
-    start = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(mask.shape[0], bool))
-    order, free, _ = lax.fori_loop(0, k, place, start)
-    return Shown(order, free, -jnp.log(jnp.maximum(free, 1)))
+    order, free, log_p, _ = lax.fori_loop(0, k, place, (*_empty_list(k), jnp.zeros(mask.shape[0], bool)))
+    return Shown(order, free, log_p)
 
 
 def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Array]:

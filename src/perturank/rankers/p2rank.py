@@ -1,61 +1,41 @@
-"""P²LinRank and P²NeurRank: an ensemble trained on perturbed clicks (alg:model).
-
-An order is certain where all N rankers agree; everything else is explored.
-"""
+"""P²LinRank and P²NeurRank: N rankers, each fitted to clicks perturbed for it alone (alg:model)."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from perturank.core import Array, Interaction, Key, Query, Ranking
-from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
-from perturank.parts import batches, certainty, linear_fit, ordering, scoring
+from perturank.core import Array, Interaction, Key, Query
+from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, WIDTHS, hyper
+from perturank.parts import batches, linear_fit, scoring
+from perturank.parts.ensemble import P2Rank, P2Settings, omega
 from perturank.parts.history import History
 from perturank.parts.network_fit import NetworkFit
-from perturank.parts.objective import Loss
-from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred, n_pairs_at_most
-from perturank.parts.recency import MEMORY
+from perturank.parts.preferences import Pairs
 from perturank.publishing import Published
 
-
-@dataclass(frozen=True)
-class P2Settings(Settings):
-    """What P²LinRank and P²NeurRank share."""
-
-    n_rankers: int = hyper(2, "number of rankers in the ensemble", "N", AT_LEAST_ONE)
-    noise_std: float = hyper(0.1, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
-    noise: Literal["fresh", "frozen"] = hyper(
-        "fresh", "redrawn for the whole history each round, or once per pair and kept"
-    )
-    l2: float = hyper(5.0, "strength of the pull towards the start", "λ", POSITIVE)
-    examined_beyond: int = hyper(
-        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
-    )
-    pairs: PairSet = hyper("all", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
-    inclusion: Inclusion = hyper("symmetric", "symmetric: only pairs that would be inferred either way round")
-    beyond_weight: float = hyper(0.7, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
-    loss: Loss = hyper("symmetric", "cross-entropy, the paper's, or a bounded symmetric one that ignores noise better")
-    sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
-    memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
+Noise = Literal["fresh", "frozen"]
+NOISE = "redrawn for the whole history each round, or once per pair and kept"
 
 
 @dataclass(frozen=True)
 class P2LinSettings(P2Settings):
     """Hyper-parameters of P²LinRank."""
 
+    noise: Noise = hyper("fresh", NOISE)
+
 
 @dataclass(frozen=True)
 class P2NeurSettings(P2Settings):
     """Hyper-parameters of P²NeurRank."""
 
+    noise: Noise = hyper("fresh", NOISE)
     l2: float = hyper(0.5, "strength of the pull towards the start, times the width m", "λ", POSITIVE)
     perturb: Literal["clicks", "clicks+parameters"] = hyper(
         "clicks", "perturb the regulariser too (the appendix's variant)"
@@ -70,87 +50,6 @@ class P2NeurSettings(P2Settings):
     budget: int | None = hyper(
         256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE
     )
-
-
-def omega(settings: P2Settings, interaction: Interaction, key: Key) -> Pairs:
-    """Return Ω_t, the preferences that these clicks tell (alg:model, line 17)."""
-    return inferred(
-        interaction.clicks,
-        interaction.shown.mask,
-        key,
-        beyond=settings.examined_beyond,
-        pairs=settings.pairs,
-        inclusion=settings.inclusion,
-        beyond_weight=settings.beyond_weight,
-    )
-
-
-def ranked(scores: Array, query: Query, settings: P2Settings, key: Key, k: int) -> Ranking:
-    """Return the list that follows the orders on which all rankers agree; scores [V, N] (alg:model, lines 7-15)."""
-    mask = query.mask
-    if settings.sort == "blocks":
-        certain = certainty.unanimous(scores, mask)
-        return ordering.blocks(jnp.mean(scores, 1), certain, mask, key, k, query.limits).ranking(mask)
-    before = certainty.n_unanimous_before(scores, mask)
-
-    def after(pick: Array) -> Array:
-        return jnp.all(scores[pick] > scores, axis=1) & mask & mask[pick]
-
-    return ordering.topological(before, after, mask, key, k, query.limits).ranking(mask)
-
-
-class P2Rank(eqx.Module):
-    """An ensemble of N rankers, whichever they are."""
-
-    settings: P2Settings = eqx.field(static=True)
-    history: History
-
-    @property
-    def n_features(self) -> int:
-        """The number of features of a document."""
-        return self.history.documents.shape[1]
-
-    @abstractmethod
-    def scores(self, query: Query) -> Array:
-        """Return every ranker's scores; [V, N]."""
-
-    @eqx.filter_jit
-    def score(self, query: Query) -> Array:
-        """Return the mean score of the N rankers; [V]."""
-        return jnp.mean(self.scores(query), axis=1)
-
-    @eqx.filter_jit
-    def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
-        """Return a list that follows the certain orders and explores the others."""
-        k = query.places(self.n_features, k)
-        return ranked(self.scores(query), query, self.settings, key, k)
-
-    @eqx.filter_jit
-    def certain(self, query: Query) -> Array:
-        """Return C[i, j]: all rankers put document i before j (def:certain); [V, V]."""
-        return certainty.unanimous(self.scores(query), query.mask)
-
-    @eqx.filter_jit
-    def uncertain(self, query: Query) -> Array:
-        """Return the share of pairs on which the rankers disagree."""
-        return certainty.uncertain_share(self.certain(query), query.mask)
-
-    def with_room(self, n_rounds: int, k: int) -> Self:
-        """Return the same ranker with room for so many more rounds."""
-        history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
-        return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
-
-    def learn(self, interaction: Interaction, key: Key) -> Self:
-        """Return the ensemble fitted to all clicks so far, perturbed (eq:obj)."""
-        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
-
-    @eqx.filter_jit
-    def _learn(self, interaction: Interaction, key: Key) -> Self:
-        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
-
-    @abstractmethod
-    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
-        """Return the ensemble after one fit to all clicks, the first n of these interactions [B, …] among them."""
 
 
 Remembered = tuple[History, Array | None, Array, Array]  # with gram, pull, and whether there is a new pair

@@ -1,0 +1,191 @@
+"""P²HeadRank: one network learns from the clicks as they are, N heads on its last layer carry the noise.
+
+P²NeurRank trains N networks, whose disagreement is mostly that of their random hidden layers. Here
+there is one network, and its last layer, linear in z(x) = [φ(x), x], is perturbed as the noise of
+alg:model would perturb it (`parts.perturbed_layer`): the spread shrinks as clicks come in, and ν scales it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import optax
+from jax import lax
+
+from perturank.core import Array, Interaction, Key, Query
+from perturank.hyperparameters import AT_LEAST_ONE, EVEN, NOT_NEGATIVE, POSITIVE, WIDTHS, hyper
+from perturank.parts import perturbed_layer, scoring
+from perturank.parts.ensemble import P2Rank, P2Settings, omega
+from perturank.parts.fitting import Sample, differences
+from perturank.parts.history import History
+from perturank.parts.network_fit import over_rounds
+from perturank.parts.objective import slope
+from perturank.parts.preferences import Pairs
+from perturank.publishing import Published
+
+RENEWAL = 1 / 32  # of the means over pairs, by one round's sample, where not all pairs fit it
+
+
+@dataclass(frozen=True)
+class P2HeadSettings(P2Settings):
+    """Hyper-parameters of P²HeadRank."""
+
+    n_rankers: int = hyper(2, "number of heads, in pairs: f(x) ± z(x)·Δ", "N", EVEN)
+    noise_std: float = hyper(0.3, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
+    early_noise: float = hyper(3.0, "how many times larger ν is before the first click", "", AT_LEAST_ONE)
+    early_weight: float = hyper(100.0, "weight of pairs at which half of that has gone", "W₀", POSITIVE)
+    l2: float = hyper(10.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
+    l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
+    l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
+    widths: tuple[int, ...] = hyper((100,), "widths of the hidden layers", "m, L", WIDTHS)
+    shortcut: bool = hyper(True, "let the last layer see the features too, beside the last hidden layer")
+    learning_rate: float = hyper(1e-3, "step size of Adam on the hidden layers", "η", POSITIVE)
+    n_steps: int = hyper(1, "steps a round", "J", AT_LEAST_ONE)
+    budget: int = hyper(256, "pairs a step: the newest and a sample of the rest", "", AT_LEAST_ONE)
+
+
+class Fit(eqx.Module):
+    """What a step changes: the network, Adam's state, and the means of z zᵀ and σ'(f) z zᵀ over all pairs; [D, D]."""
+
+    theta: scoring.Network
+    optimiser: Any
+    gram: Array
+    bend: Array
+
+
+class P2HeadRank(P2Rank):
+    """One network with N heads f ± z·Δ, drawn anew whenever a click has taught something."""
+
+    settings: P2HeadSettings = eqx.field(static=True)
+    fit: Fit
+    hidden_0: tuple[Array, ...]  # the hidden layers at the start
+    delta: Array  # the moves of the last layer, [D, N / 2]
+
+    @classmethod
+    def start(cls, settings: P2HeadSettings, n_features: int, key: Key) -> P2HeadRank:
+        """Return a network whose scores are all 0, without noise: a prior alone decides the first lists."""
+        theta = scoring.network(n_features, settings.widths, key, shortcut=settings.shortcut)
+        n = settings.widths[-1] + (n_features if settings.shortcut else 0)
+        fit = Fit(theta, _adam(settings).init(theta.hidden), jnp.zeros((n, n)), jnp.zeros((n, n)))
+        history = History.empty(n_features, memory=settings.memory)
+        return cls(
+            settings, history, fit, jax.tree.map(jnp.copy, theta.hidden), jnp.zeros((n, settings.n_rankers // 2))
+        )
+
+    def scores(self, query: Query) -> Array:
+        """Return every head's scores; [V, N]."""
+
+        def score(rows: Array) -> Array:
+            f, kept = self.fit.theta.forward(rows)
+            spread = _last_inputs(self.fit.theta, kept, rows) @ self.delta
+            return jnp.concatenate([f[:, None] + spread, f[:, None] - spread], axis=1)
+
+        return scoring.by_blocks(score, query.features, query.n_rows) + query.prior[:, None]
+
+    @eqx.filter_jit
+    def score(self, query: Query) -> Array:
+        """Return f(x), the mean score of the N heads; [V]."""
+        f = scoring.by_blocks(lambda rows: self.fit.theta(rows)[:, None], query.features, query.n_rows)
+        return f[:, 0] + query.prior
+
+    @eqx.filter_jit
+    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2HeadRank:
+        """Return the network after one fit to all clicks, the first n of these interactions [B, …] among them."""
+        s = self.settings
+
+        def pairs(each: Interaction, lots: Key) -> Pairs:
+            return omega(s, each, lots)
+
+        history, newest = self.history.add_batch(seen, pairs, keys, n)
+        of_samples, of_heads = jax.random.split(jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2])
+        total = history.total_weight
+        is_new = jnp.any(newest < history.weight.shape[0], axis=1)
+
+        def step(i: Array, newest: Array, fit: Fit) -> Fit:
+            sample = Sample.drawn(history, newest, s.budget, jax.random.fold_in(of_samples, i))
+            return self._stepped(fit, history, sample, total)
+
+        fit = over_rounds(step, s.n_steps, newest, is_new, self.fit)
+        noise_std = s.noise_std * perturbed_layer.early(s.early_noise, s.early_weight, total)
+
+        def drawn() -> Array:
+            return perturbed_layer.moves(
+                total * fit.gram, total * fit.bend, _pulls(s, self.n_features), noise_std, s.n_rankers // 2, of_heads
+            )
+
+        delta = lax.cond(jnp.any(is_new), drawn, lambda: self.delta)
+        return P2HeadRank(s, history, fit, self.hidden_0, delta)
+
+    def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array) -> Fit:
+        """Return the fit after a step: Adam's on the hidden layers, a Newton step in the last one."""
+        s, ends = self.settings, sample.ends(history)
+        x, weight = history.documents[ends], history.weight[sample.slots]
+        scores, kept = fit.theta.forward(x)
+        f = differences(scores + history.priors[ends])
+        r = sample.scale * slope(f, weight, history.preferred[sample.slots], s.loss)
+        gradient = fit.theta.backward(x, kept, jnp.concatenate([r, -r]))
+
+        z, shares = differences(_last_inputs(fit.theta, kept, x)), sample.scale * weight / jnp.maximum(total, 1e-9)
+        p = jax.nn.sigmoid(f)
+        renewal = jnp.where(sample.is_whole, 1.0, RENEWAL)
+        gram = fit.gram + renewal * (_mean_product(z, shares) - fit.gram)
+        bend = fit.bend + renewal * (_mean_product(z, shares * p * (1 - p)) - fit.bend)
+
+        pulled = [
+            g + s.l2_hidden * (w - w_0)
+            for g, w, w_0 in zip(gradient.hidden, fit.theta.hidden, self.hidden_0, strict=True)
+        ]
+        updates, optimiser = _adam(s).update(tuple(pulled), fit.optimiser)
+        hidden = optax.apply_updates(fit.theta.hidden, updates)
+
+        # In the norm of ¼ Σ w z zᵀ + Λ, which bounds the curvature of both losses; as far as the sample can be trusted.
+        pulls, v = _pulls(s, self.n_features), _last_layer(fit.theta)
+        bound = perturbed_layer.factor(0.25 * total * gram, pulls)
+        trust = jnp.where(sample.is_whole, 1.0, s.budget / jnp.maximum(history.n_pairs, 1))
+        v = v - trust * jsl.cho_solve((bound, True), _last_layer(gradient) + pulls * v)
+        return Fit(_with_last_layer(fit.theta, hidden, v), optimiser, gram, bend)
+
+
+def _last_inputs(theta: scoring.Network, kept: tuple[Array, ...], features: Array) -> Array:
+    """Return z(x), what the last layer sees: the last hidden layer and, by the shortcut, the features; [V, D]."""
+    return kept[-1] if theta.shortcut is None else jnp.concatenate([kept[-1], features], axis=1)
+
+
+def _last_layer(theta: scoring.Network) -> Array:
+    """Return v of f(x) = z(x)·v; [D]."""
+    return theta.output if theta.shortcut is None else jnp.concatenate([theta.output, theta.shortcut])
+
+
+def _with_last_layer(theta: scoring.Network, hidden: tuple[Array, ...], v: Array) -> scoring.Network:
+    m = theta.output.shape[0]
+    return scoring.Network(hidden, v[:m], None if theta.shortcut is None else v[m:], theta.scale)
+
+
+def _pulls(s: P2HeadSettings, n_features: int) -> Array:
+    """Return Λ, the strength of the pull on each weight of the last layer; [D]."""
+    of_network = jnp.full(s.widths[-1], s.l2_output)
+    return jnp.concatenate([of_network, jnp.full(n_features, s.l2)]) if s.shortcut else of_network
+
+
+def _mean_product(z: Array, shares: Array) -> Array:
+    """Return Σ share z zᵀ; [q, D], [q] -> [D, D]."""
+    return (z * shares[:, None]).T @ z
+
+
+def _adam(s: P2HeadSettings) -> optax.GradientTransformation:
+    return optax.adam(s.learning_rate)
+
+
+PUBLISHED = [
+    Published(
+        "p2headrank",
+        "P²HeadRank: one network whose last layer carries the noise; explores where N heads disagree",
+        P2HeadSettings(floor=0.02),
+        P2HeadRank.start,
+    ),
+]
