@@ -37,8 +37,8 @@ class P2HeadSettings(P2Settings):
 
     n_rankers: int = hyper(2, "number of heads, in pairs: f(x) ± z(x)·Δ", "N", EVEN)
     noise_std: float = hyper(0.3, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
-    early_noise: float = hyper(3.0, "how many times larger ν is before the first click", "", AT_LEAST_ONE)
-    early_weight: float = hyper(100.0, "weight of pairs at which half of that has gone", "W₀", POSITIVE)
+    early_noise: float = hyper(3.3, "how many times larger ν is before the first click", "", AT_LEAST_ONE)
+    early_weight: float = hyper(300.0, "weight of pairs at which half of that has gone", "W₀", POSITIVE)
     l2: float = hyper(10.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
     l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
     l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
@@ -185,7 +185,7 @@ PUBLISHED = [
     Published(
         "p2headrank",
         "P²HeadRank: one network whose last layer carries the noise; explores where N heads disagree",
-        P2HeadSettings(floor=0.02),
+        P2HeadSettings(floor=0.015),
         P2HeadRank.start,
     ),
 ]
