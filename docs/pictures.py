@@ -67,7 +67,7 @@ class Seen:
 def seen() -> Seen:
     """Return what a ranker knows that has learned from 32 lists."""
     query, watcher = pr.Query.of(FEATURES), user("perfect", 3)
-    ranker = pr.make("p2linrank", n_features=3, n_rankers=N_RANKERS, noise_std=0.5, seed=4)
+    ranker = pr.make("p2linrank", n_features=3, n_rankers=N_RANKERS, noise_std=0.5, floor=0.0, seed=4)
     assert isinstance(ranker, P2LinRank)
     for t in range(ROUNDS):
         showing, clicking, learning = jax.random.split(jax.random.key(t), 3)

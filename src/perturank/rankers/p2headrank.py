@@ -36,8 +36,8 @@ class P2HeadSettings(P2Settings):
     """Hyper-parameters of P²HeadRank."""
 
     n_rankers: int = hyper(2, "number of heads, in pairs: f(x) ± z(x)·Δ", "N", EVEN)
-    noise_std: float = hyper(0.3, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
-    early_noise: float = hyper(3.3, "how many times larger ν is before the first click", "", AT_LEAST_ONE)
+    noise_std: float = hyper(0.5, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
+    early_noise: float = hyper(3.0, "how many times larger ν is before the first click", "", AT_LEAST_ONE)
     early_weight: float = hyper(300.0, "weight of pairs at which half of that has gone", "W₀", POSITIVE)
     l2: float = hyper(10.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
     l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
@@ -146,7 +146,7 @@ class P2HeadRank(P2Rank):
         # In the norm of ¼ Σ w z zᵀ + Λ, which bounds the curvature of both losses; as far as the sample can be trusted.
         pulls, v = _pulls(s, self.n_features), _last_layer(fit.theta)
         bound = perturbed_layer.factor(0.25 * total * gram, pulls)
-        trust = jnp.where(sample.is_whole, 1.0, s.budget / jnp.maximum(history.n_pairs, 1))
+        trust = jnp.where(sample.is_whole, 1.0, jnp.minimum(s.budget / jnp.maximum(history.n_pairs, 1), 1.0))
         v = v - trust * jsl.cho_solve((bound, True), _last_layer(gradient) + pulls * v)
         return Fit(_with_last_layer(fit.theta, hidden, v), optimiser, gram, bend)
 
@@ -185,7 +185,7 @@ PUBLISHED = [
     Published(
         "p2headrank",
         "P²HeadRank: one network whose last layer carries the noise; explores where N heads disagree",
-        P2HeadSettings(floor=0.015),
+        P2HeadSettings(floor=0.02),
         P2HeadRank.start,
     ),
 ]

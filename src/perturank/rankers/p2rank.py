@@ -194,13 +194,13 @@ PUBLISHED = [
     Published(
         "p2linrank",
         "P²LinRank: N linear rankers on perturbed clicks; explores where they disagree",
-        P2LinSettings(noise_std=0.4, floor=0.015),
+        P2LinSettings(noise_std=0.5, floor=0.02),
         P2LinRank.start,
     ),
     Published(
         "p2neurrank",
         "P²NeurRank: N networks on perturbed clicks; explores where they disagree",
-        P2NeurSettings(floor=0.015),
+        P2NeurSettings(floor=0.02),
         P2NeurRank.start,
     ),
     Published(
