@@ -53,7 +53,7 @@ def place_by_place(
     """
 
     def choices(placed: Shown) -> dict[int, float]:
-        left = [d for d in range(n) if d not in placed]
+        left: Sequence[int] = [d for d in range(n) if d not in placed]
         some, everyone = next_free(placed), left
         if held is not None:
             some, everyone = held(some, left, len(placed)), held(left, left, len(placed))
@@ -63,7 +63,7 @@ def place_by_place(
 
 
 def held_back(standing: Sequence[int], protected: int, reach: int) -> Held:
-    """Return limits: who stands no more than `reach` places behind the best left; in protected places the best alone."""
+    """Return limits: candidates at most `reach` places behind the best left; in protected places the best alone."""
 
     def held(candidates: Sequence[int], left: Sequence[int], place: int) -> Sequence[int]:
         best = min(standing[d] for d in left)

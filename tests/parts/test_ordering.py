@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -153,15 +154,15 @@ def test_lists_with_a_floor_have_their_exact_probability(sort: Sort, next_free: 
     allowed = None if around is None else oracle.held_back(STANDING, *around)
     run = jax.jit(jax.vmap(lambda key, c: sort(key, c, jnp.asarray(FLOOR), 3, given), (0, None)))
     for certain in (SPLIT, CHAINED, np.zeros((N, N), bool)):
-        law = oracle.place_by_place(N, 3, lambda placed, c=certain: next_free(c, placed), FLOOR, allowed)
 
-        def n_free(order: tuple[int, ...], c: np.ndarray = certain) -> list[int]:
-            counts = []
-            for place in range(len(order)):
-                some, left = next_free(c, order[:place]), [d for d in range(N) if d not in order[:place]]
-                counts.append(len(some if allowed is None else allowed(some, left, place)))
-            return counts
+        def may_stand(placed: tuple[int, ...], certain: np.ndarray = certain) -> list[int]:
+            some, left = next_free(certain, placed), [d for d in range(N) if d not in placed]
+            return list(some if allowed is None else allowed(some, left, len(placed)))
 
+        def n_free(order: tuple[int, ...], may_stand: Any = may_stand) -> list[int]:
+            return [len(may_stand(order[:place])) for place in range(len(order))]
+
+        law = oracle.place_by_place(N, 3, may_stand, FLOOR, allowed)
         must_be_exact(run(KEYS, padded(certain).astype(bool)), law, 3, n_free)
 
 
@@ -176,11 +177,11 @@ def test_a_floor_of_one_makes_every_list_equally_likely(sort: Sort) -> None:
 @pytest.mark.parametrize("given", [None, (1, 1)])
 def test_a_floor_of_zero_shows_the_lists_that_are_shown_without_one(given: tuple[int, int] | None) -> None:
     """Blocks are shuffled whole where there is neither floor nor limit: by other draws of the same law."""
-    around = None if given is None else limits(*given)
+    around, floors = None if given is None else limits(*given), (None, jnp.asarray(0.0))
     for sort in (topological,) if given is None else (topological, blocks):
         for certain in (AGREED, CHAINED) if sort is topological else (CHAINED,):
             matrix = padded(certain).astype(bool)
-            without, zero = (draws(lambda key, f=f: sort(key, matrix, f, V, around)) for f in (None, jnp.asarray(0.0)))
+            without, zero = (draws(partial(sort, matrix=matrix, floor=f, k=V, limits=around)) for f in floors)
             np.testing.assert_array_equal(zero.order, without.order)
             np.testing.assert_array_equal(zero.free, without.free)
             np.testing.assert_allclose(zero.log_p, without.log_p, rtol=1e-6)

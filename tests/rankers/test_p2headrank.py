@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -134,7 +135,7 @@ def test_more_noise_leaves_more_uncertain() -> None:
     for ranker in rankers[1:]:
         np.testing.assert_allclose(ranker.score(QUERY), rankers[0].score(QUERY), atol=1e-5)
     certain = [np.asarray(ranker.certain(QUERY)) for ranker in rankers]
-    for less, more in zip(certain, certain[1:], strict=False):
+    for less, more in pairwise(certain):
         assert (more <= less).all()
     shares = [float(ranker.uncertain(QUERY)) for ranker in rankers]
     assert shares[0] == 0

@@ -35,7 +35,9 @@ class LastLayer:
     def scores(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(self.inputs(x) @ self.v)
 
-    def step(self, winners: np.ndarray, losers: np.ndarray, weight: np.ndarray, bound: np.ndarray, trust: float) -> None:
+    def step(
+        self, winners: np.ndarray, losers: np.ndarray, weight: np.ndarray, bound: np.ndarray, trust: float
+    ) -> None:
         """Take a step of Adam in the hidden layers and a Newton step in v, in the norm of `bound`; both at once."""
         z = self.inputs(winners) - self.inputs(losers)
         r = slope(z @ self.v, weight, 0.0, self.settings["loss"])
