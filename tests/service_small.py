@@ -28,7 +28,7 @@ NOTHING = Retention(impressions=0)  # is kept
 def spec(ranker: str = "pdgd-linear", **changes: Any) -> Spec:
     """Return a model of 5 features and 4 places; networks have 4 units."""
     settings = changes.pop("settings", {})
-    if ranker.startswith("p2neur"):
+    if ranker.startswith(("p2neur", "p2head")):
         settings = {"widths": [4], "budget": 32} | settings
     return Spec(n_features=N_FEATURES, ranker=ranker, settings=settings, places=PLACES, **changes).checked()
 

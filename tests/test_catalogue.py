@@ -12,6 +12,7 @@ from perturank.errors import BadInput
 PROMISED = [
     "p2linrank",
     "p2neurrank",
+    "p2headrank",
     "p2linrank-paper",
     "p2neurrank-paper",
     "pairrank",
@@ -55,6 +56,7 @@ def test_every_hyper_parameter_is_documented_and_its_default_allowed(name: str) 
     [
         ("p2linrank", {"n_rankers": "N", "noise_std": "ν", "l2": "λ", "examined_beyond": "l"}),
         ("p2neurrank", {"widths": "m, L", "learning_rate": "η", "n_steps": "J"}),
+        ("p2headrank", {"n_rankers": "N", "noise_std": "ν", "l2": "λ", "widths": "m, L", "floor": "ε"}),
         ("pairrank", {"alpha": "α", "l2": "λ"}),
         ("olranknet", {"alpha": "α", "widths": "m, L"}),
         ("dbgd-linear", {"step": "δ", "learning_rate": "η"}),

@@ -13,7 +13,7 @@ from perturank.evaluation import LONGEST_ORDERED, N_ORDER_QUERIES, Exam, OrderEx
 from perturank.orders import NO_DOCUMENT
 
 
-@pytest.mark.parametrize("name", ["p2linrank", "pairrank", "olranknet", "p2neurrank"])
+@pytest.mark.parametrize("name", ["p2linrank", "pairrank", "olranknet", "p2neurrank", "p2headrank"])
 def test_orders_are_the_rankers_own_on_each_query(name: str) -> None:
     exam, ranker = OrderExam.of(small.fold().test), small.learned(name)
     orders = exam.orders(ranker)

@@ -38,7 +38,7 @@ from perturank.simulation import (
 )
 
 TOP, ROUNDS, STOPS = small.PLACES, 40, (10, 25)
-KINDS = ["p2linrank", "p2neurrank", "pairrank", "pdgd-linear"]
+KINDS = ["p2linrank", "p2neurrank", "p2headrank", "pairrank", "pdgd-linear"]
 
 
 def plan(name: str, **changes: Any) -> Plan:

@@ -40,12 +40,12 @@ def test_a_moved_history_is_that_of_the_small_network_and_nothing_else_changes()
     documents, pairs = filling.sizes(filled)
     assert documents == 40
     assert pairs > 4
-    for name in ("p2neurrank", "p2linrank"):
+    for name in ("p2neurrank", "p2linrank", "p2headrank"):
         blank = fresh(name, 3)
         moved = filling.moved(filled, blank)
         assert filling.sizes(moved) == (documents, pairs)
         assert filling.sizes(blank) == (0, 0)
-        theta = {key: array for key, array in storage.arrays_of(moved).items() if key.startswith(".theta")}
+        theta = {key: array for key, array in storage.arrays_of(moved).items() if key.startswith((".theta", ".fit"))}
         assert theta
         for key, array in theta.items():
             np.testing.assert_array_equal(array, storage.arrays_of(blank)[key])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perturank import bench
-from perturank.bench import child, fit, plain
+from perturank.bench import child, fit, plain, rankers
 from perturank.errors import BadInput
 
 TINY = bench.Effort(
@@ -51,6 +51,12 @@ def test_a_section_fills_its_columns_and_counts_its_steps(name: str) -> None:
 def test_all_sections_are_chosen_unless_named_and_keep_their_order() -> None:
     assert [section.name for section in bench.chosen([])] == list(bench.SECTIONS)
     assert [section.name for section in bench.chosen(["reading", "fit"])] == ["fit", "reading"]
+
+
+def test_heads_are_timed_at_two_sizes_of_the_ensemble_beside_networks() -> None:
+    cases = rankers.cases(replace(TINY, rankers=("p2headrank", "p2neurrank")))
+    assert [case.label for case in cases] == ["p2headrank, N = 2", "p2headrank, N = 10", "p2neurrank"]
+    assert [case.settings.as_dict()["n_rankers"] for case in cases[:2]] == [2, 10]
 
 
 def test_an_unknown_section_or_ranker_is_told_the_nearest_before_any_work() -> None:

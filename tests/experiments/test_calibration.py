@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from made_up import outcome
 
+from perturank import catalogue
 from perturank.experiments import experiments
 from perturank.experiments.calibration import EXPERIMENT, EXPLORING, log_slope
 from perturank.experiments.evidence import Evidence
-from perturank.experiments.grids import GREEDY
+from perturank.experiments.grids import GREEDY, GREEDY_HEADS
 from perturank.experiments.reversals import CONTROL_REVERSED, REVERSED
 
-PERTURBED = ("p2linrank", "p2neurrank")
+PERTURBED = ("p2linrank", "p2neurrank", "p2headrank")
+CONTROLS = (GREEDY, GREEDY_HEADS)
 ROUNDS = [10, 100, 500, 1000]
 FALLS, TRUSTED = EXPERIMENT.claims
 
@@ -57,10 +59,14 @@ def test_certain_orders_may_be_reversed_as_often_as_the_controls_but_no_oftener(
 def test_a_greedy_control_and_pdgd_stand_beside_exploring_rankers(name: str) -> None:
     arms = {arm.label: arm for arm in experiments()[name].arms}
     assert "PDGD" in arms
-    greedy = [arm for arm in arms.values() if arm.changes == GREEDY]
+    greedy = [arm for arm in arms.values() if arm.changes in CONTROLS]
     assert {arm.ranker for arm in greedy} == {arm.ranker for arm in arms.values() if arm.ranker in PERTURBED}
+    for arm in greedy:
+        settings = catalogue.published(arm.ranker).settings.changed(**arm.changes).as_dict()
+        assert settings["noise_std"] == settings["floor"] == 0
+        assert settings["n_rankers"] == 1 or arm.ranker == "p2headrank"
 
 
 def test_the_claims_are_about_arms_that_explore() -> None:
-    assert not any(arm.label in EXPLORING for arm in EXPERIMENT.arms if arm.changes == GREEDY)
+    assert not any(arm.label in EXPLORING for arm in EXPERIMENT.arms if arm.changes in CONTROLS)
     assert "PDGD" not in EXPLORING

@@ -73,6 +73,17 @@ def test_the_papers_protocol_is_the_papers() -> None:
     assert len(points(neural["olRankNet-Diag"].grid)) == 48
 
 
+def test_a_demo_runs_every_ranker_once() -> None:
+    names = [
+        arm.ranker
+        for name in SCALES["demo"].experiments
+        for arm in experiments()[name].arms
+        if arm.label not in SCALES["demo"].without
+    ]
+    assert len(names) == len(set(names))
+    assert {"p2linrank", "p2neurrank", "p2headrank"} <= set(names)
+
+
 def test_a_protocol_survives_its_manifest() -> None:
     for scale in SCALES.values():
         assert Protocol.from_dict(scale.as_dict()) == scale

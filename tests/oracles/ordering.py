@@ -41,14 +41,40 @@ def _enumerated(n: int, k: int, choices: Callable[[Shown], dict[int, float]]) ->
     return lists
 
 
-def topological_lists(certain: np.ndarray, k: int) -> dict[Shown, float]:
-    """Return the law of the top k under topological sort: a uniform pick among the free at each place."""
+Held = Callable[[Sequence[int], Sequence[int], int], Sequence[int]]  # candidates, documents left, place -> candidates
+
+
+def place_by_place(
+    n: int, k: int, next_free: Callable[[Shown], Sequence[int]], floor: float = 0.0, held: Held | None = None
+) -> dict[Shown, float]:
+    """Return the law of the top k: at each place a uniform pick among the free or, with probability ε, among all left.
+
+    `held` says which of either may stand there.
+    """
 
     def choices(placed: Shown) -> dict[int, float]:
-        candidates = free(certain, placed)
-        return {document: 1 / len(candidates) for document in candidates}
+        left: Sequence[int] = [d for d in range(n) if d not in placed]
+        some, everyone = next_free(placed), left
+        if held is not None:
+            some, everyone = held(some, left, len(placed)), held(left, left, len(placed))
+        return {d: (1 - floor) * (d in some) / len(some) + floor * (d in everyone) / len(everyone) for d in left}
 
-    return _enumerated(len(certain), k, choices)
+    return _enumerated(n, k, choices)
+
+
+def held_back(standing: Sequence[int], protected: int, reach: int) -> Held:
+    """Return limits: candidates at most `reach` places behind the best left; in protected places the best alone."""
+
+    def held(candidates: Sequence[int], left: Sequence[int], place: int) -> Sequence[int]:
+        best = min(standing[d] for d in left)
+        return [d for d in candidates if standing[d] - best <= (0 if place < protected else reach)]
+
+    return held
+
+
+def topological_lists(certain: np.ndarray, k: int, floor: float = 0.0, held: Held | None = None) -> dict[Shown, float]:
+    """Return the law of the top k under topological sort: a uniform pick among the free at each place."""
+    return place_by_place(len(certain), k, lambda placed: free(certain, placed), floor, held)
 
 
 def blocks(certain: np.ndarray) -> list[list[int]]:
@@ -66,6 +92,12 @@ def block_lists(certain: np.ndarray, k: int) -> dict[Shown, float]:
     for order in orders:
         lists[tuple(d for block in order for d in block)[:k]] += 1 / len(orders)
     return dict(lists)
+
+
+def first_block(certain: np.ndarray, placed: Sequence[int]) -> list[int]:
+    """Return what is left of the first block that is not placed whole."""
+    left = ([d for d in block if d not in placed] for block in blocks(certain))
+    return next(block for block in left if block)
 
 
 def plackett_luce_lists(scores: Sequence[float], k: int) -> dict[Shown, float]:

@@ -52,7 +52,7 @@ def networks(ranker: Any) -> list[scorers.Network]:
 
 
 def compiled_layers(ranker: Any) -> list[list[np.ndarray]]:
-    theta = ranker.theta
+    theta = ranker.fit.theta if hasattr(ranker, "fit") else ranker.theta
     if not hasattr(theta, "hidden"):
         return []
     layers = [np.asarray(w, float) for w in (*theta.hidden, theta.output)]
@@ -123,6 +123,38 @@ def test_the_steps_of_a_network_are_those_of_the_compiled_ranker(name: str) -> N
     np.testing.assert_allclose(scores_of(other, small.rows(9)), expected, atol=0.02 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "symmetric"},
+        {"loss": "cross-entropy"},
+        {"widths": (8, 8), "l2_hidden": 0.5},
+        {"shortcut": False, "n_steps": 1},
+    ],
+    ids=str,
+)
+def test_the_steps_of_a_network_with_heads_are_those_of_the_compiled_ranker(changes: dict[str, Any]) -> None:
+    """The network, and the means of z zᵀ and σ'(f) z zᵀ from which its heads are drawn; all pairs fit the budget."""
+    given = {"l2": 0.5, "l2_output": 2.0, "l2_hidden": 5.0, "shortcut": True, "budget": 64} | changes
+    compiled, other = taught("p2headrank", **ALIKE | given)
+    expected = np.asarray(compiled.score(small.query()))[:9]
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(scores_of(other, small.rows(9)), expected, atol=1e-3 * np.abs(expected).max())
+    for mine, theirs in ((other.gram, compiled.fit.gram), (other.bend, compiled.fit.bend)):
+        np.testing.assert_allclose(mine, theirs, atol=1e-3 * np.abs(mine).max())
+    assert other.delta.shape == compiled.delta.shape
+    assert not other.delta.any()
+    assert not np.asarray(compiled.delta).any()
+
+
+def test_the_heads_of_a_plain_network_spread_as_those_of_the_compiled_one() -> None:
+    given: dict[str, Any] = {"n_rankers": 8000, "noise_std": 0.3, "early_noise": 3.0, "early_weight": 2.0}
+    compiled, other = taught("p2headrank", **ALIKE | {"l2": 0.5, "l2_output": 2.0, "budget": 64} | given)
+    expected = np.asarray(compiled.scores(small.query()))[:9].std(axis=1)
+    spread = (other.network.inputs(small.rows(9)) @ other.delta).std(axis=1)
+    np.testing.assert_allclose(spread, expected, rtol=5 / np.sqrt(4000))  # five standard errors of either, and more
+
+
 def test_reversal_is_that_of_the_exchanged_list() -> None:
     scores, shown = np.random.default_rng(3).normal(size=6), [4, 0, 2, 5]
     for i, j in ((0, 2), (3, 1)):
@@ -155,6 +187,7 @@ def test_drawn_lists_have_the_enumerated_laws() -> None:
     certain = certainty.unanimous(rng.normal(size=(2, 4)))
     cases: list[tuple[Any, Any]] = [
         (lambda: tuple(lists.topological(certain, 2, rng)), ordering.topological_lists(certain, 2)),
+        (lambda: tuple(lists.topological(certain, 2, rng, 0.3)), ordering.topological_lists(certain, 2, 0.3)),
         (lambda: tuple(lists.plackett_luce(scores, 2, rng)), ordering.plackett_luce_lists(scores.tolist(), 2)),
         (
             lambda: tuple(lists.epsilon_greedy(scores, 2, 0.3, rng)),

@@ -19,7 +19,7 @@ from perturank.simulation import Plan, simulate
 
 K = small.PLACES
 KEYS = jax.random.split(jax.random.key(5), 3)
-WITH_HISTORY = ["p2linrank", "p2neurrank", "p2neurrank-paper", "p2linrank-paper", "pairrank", "olranknet"]
+WITH_HISTORY = ["p2linrank", "p2neurrank", "p2headrank", "p2neurrank-paper", "p2linrank-paper", "pairrank", "olranknet"]
 WITHOUT = ["pdgd-linear", "epsilon-greedy-linear", "dbgd-linear"]
 
 

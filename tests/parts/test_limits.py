@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from itertools import permutations
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +18,17 @@ from perturank.core import Limits, Query
 from perturank.parts import ordering
 
 N = 5
-NAMES = ["p2linrank", "pairrank", "pdgd-linear", "epsilon-greedy-linear", "random"]
+STIFF: dict[str, Any] = {"floor": 0.4, "l2": 1e6}  # has learned, but a prior still decides
+RANKERS: dict[str, Callable[[], Any]] = {
+    **{
+        name: partial(small.ranker, name)
+        for name in ("p2linrank", "p2headrank", "pairrank", "pdgd-linear", "epsilon-greedy-linear", "random")
+    },
+    "p2linrank with a floor": partial(small.learned, "p2linrank", **STIFF),
+    "p2linrank with a floor, in blocks": partial(small.learned, "p2linrank", sort="blocks", **STIFF),
+    "p2headrank with a floor": partial(small.learned, "p2headrank", l2_output=1e6, **STIFF),
+}
+NAMES = list(RANKERS)
 FREE = 1_000_000
 
 
@@ -28,7 +41,7 @@ def limited(
 
 def drawn(name: str, query: Query, n: int = 3000) -> tuple[Counter[tuple[int, ...]], dict[tuple[int, ...], float]]:
     """Return how often each list of five documents was drawn, and the probability that it was said to have."""
-    ranker = small.ranker(name)
+    ranker = RANKERS[name]()
     rankings = jax.vmap(lambda key: ranker.rank(query, key, N))(jax.random.split(jax.random.key(1), n))
     lists = [tuple(map(int, each)) for each in np.asarray(rankings.order)]
     return Counter(lists), dict(zip(lists, np.exp(np.asarray(rankings.log_propensity)), strict=True))
@@ -46,6 +59,9 @@ def test_no_list_breaks_its_limits_and_probabilities_are_those_of_the_draws(name
     assert sum(p.values()) <= 1 + 1e-5
     for order, share in p.items():
         assert counts[order] / 3000 == pytest.approx(share, abs=0.05)
+    if "floor" in name:
+        assert set(counts) == set(allowed)
+        assert sum(p.values()) == pytest.approx(1, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import pytest
 from oracles import certainty
 from oracles import ordering as oracle
 
-from perturank.core import Array
+from perturank.core import Array, Limits
 from perturank.parts import ordering
 from perturank.parts.ordering import Shown
 
@@ -120,6 +121,70 @@ def test_blocks_of_many_random_orders_are_those_of_the_oracle() -> None:
         assert float(jnp.exp(shown.log_propensity)) == pytest.approx(
             law[tuple(np.asarray(shown.order)[:N].tolist())], rel=1e-4
         )
+
+
+# A floor: some places go to any document, whatever is certain
+
+FLOOR = 0.3
+
+
+def topological(key: Array, matrix: Array, floor: Array | None, k: int = 3, limits: Limits | None = None) -> Shown:
+    before = jnp.sum(matrix, axis=0, dtype=jnp.int32)
+    return ordering.topological(before, lambda pick: matrix[pick], MASK, key, k, limits, floor)
+
+
+def blocks(key: Array, matrix: Array, floor: Array | None, k: int = 3, limits: Limits | None = None) -> Shown:
+    return ordering.blocks(padded(SCORES, 9.0), matrix, MASK, key, k, limits, floor)
+
+
+def limits(protected: int, displacement: int) -> Limits:
+    return Limits.of(padded(SCORES), MASK, jnp.asarray(protected), jnp.asarray(displacement), jnp.asarray(True))
+
+
+STANDING = np.argsort(np.argsort(-SCORES)).tolist()  # each document's place by score
+LIMITS = {"free": None, "near": (0, 1), "top protected": (1, 2)}
+Sort = Callable[..., Shown]
+
+
+@pytest.mark.parametrize("held", list(LIMITS))
+@pytest.mark.parametrize("sort, next_free", [(topological, oracle.free), (blocks, oracle.first_block)])
+def test_lists_with_a_floor_have_their_exact_probability(sort: Sort, next_free: Any, held: str) -> None:
+    around = LIMITS[held]
+    given = None if around is None else limits(*around)
+    allowed = None if around is None else oracle.held_back(STANDING, *around)
+    run = jax.jit(jax.vmap(lambda key, c: sort(key, c, jnp.asarray(FLOOR), 3, given), (0, None)))
+    for certain in (SPLIT, CHAINED, np.zeros((N, N), bool)):
+
+        def may_stand(placed: tuple[int, ...], certain: np.ndarray = certain) -> list[int]:
+            some, left = next_free(certain, placed), [d for d in range(N) if d not in placed]
+            return list(some if allowed is None else allowed(some, left, len(placed)))
+
+        def n_free(order: tuple[int, ...], may_stand: Any = may_stand) -> list[int]:
+            return [len(may_stand(order[:place])) for place in range(len(order))]
+
+        law = oracle.place_by_place(N, 3, may_stand, FLOOR, allowed)
+        must_be_exact(run(KEYS, padded(certain).astype(bool)), law, 3, n_free)
+
+
+@pytest.mark.parametrize("sort", [topological, blocks])
+def test_a_floor_of_one_makes_every_list_equally_likely(sort: Sort) -> None:
+    shown = draws(lambda key: sort(key, padded(CHAINED).astype(bool), jnp.asarray(1.0), V))
+    law = oracle.topological_lists(np.zeros((N, N), bool), V)
+    must_follow(law, lists(shown.order, V))
+    np.testing.assert_allclose(shown.log_propensity, -np.log(len(law)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("given", [None, (1, 1)])
+def test_a_floor_of_zero_shows_the_lists_that_are_shown_without_one(given: tuple[int, int] | None) -> None:
+    """Blocks are shuffled whole where there is neither floor nor limit: by other draws of the same law."""
+    around, floors = None if given is None else limits(*given), (None, jnp.asarray(0.0))
+    for sort in (topological,) if given is None else (topological, blocks):
+        for certain in (AGREED, CHAINED) if sort is topological else (CHAINED,):
+            matrix = padded(certain).astype(bool)
+            without, zero = (draws(partial(sort, matrix=matrix, floor=f, k=V, limits=around)) for f in floors)
+            np.testing.assert_array_equal(zero.order, without.order)
+            np.testing.assert_array_equal(zero.free, without.free)
+            np.testing.assert_allclose(zero.log_p, without.log_p, rtol=1e-6)
 
 
 @pytest.mark.parametrize("k", [3, 6])

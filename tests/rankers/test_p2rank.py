@@ -167,7 +167,7 @@ def first_lists(name: str, n_draws: int = 12_000) -> Any:
 
 
 @pytest.mark.as_shipped
-@pytest.mark.parametrize("name", ["p2linrank", "p2neurrank", "p2neurrank-paper", "pairrank"])
+@pytest.mark.parametrize("name", ["p2linrank", "p2neurrank", "p2headrank", "p2neurrank-paper", "pairrank"])
 def test_before_any_click_all_lists_are_equally_likely(name: str) -> None:
     lists = first_lists(name)
     n_draws = lists.order.shape[0]
@@ -177,6 +177,21 @@ def test_before_any_click_all_lists_are_equally_likely(name: str) -> None:
     assert sorted(map(tuple, found.tolist())) == sorted(permutations(range(4), 3))
     p = 1 / 24
     assert (np.abs(counts - n_draws * p) < 5 * np.sqrt(n_draws * p * (1 - p))).all()
+
+
+@pytest.mark.parametrize("sort", ["topological", "blocks"])
+@pytest.mark.parametrize("name", ["p2linrank", "p2neurrank", "p2headrank"])
+def test_the_floor_is_off_until_the_first_click(name: str, sort: str) -> None:
+    query = small.query(9, seed=2, prior=np.linspace(0.9, 0.1, 9))
+    ranker = small.ranker(name, floor=1.0, sort=sort)
+    first = ranker.rank(query, jax.random.key(0), 4)
+    assert first.documents.tolist() == [0, 1, 2, 3]
+    assert float(first.log_propensity) == 0
+    ranker = ranker.learn(small.interaction(query, [0, 1, 2, 3], []), jax.random.key(0))
+    assert small.same_bits(ranker.rank(query, jax.random.key(0), 4), first)  # no click has told anything
+    ranker = ranker.learn(small.interaction(query, [0, 1, 2, 3], [1]), jax.random.key(0))
+    later = ranker.rank(query, jax.random.key(0), 4)
+    assert float(later.log_propensity) == pytest.approx(-log(9 * 8 * 7 * 6), rel=1e-5)
 
 
 def test_a_prior_is_certain_until_clicks_teach_otherwise() -> None:

@@ -130,6 +130,7 @@ MANY = 2 * scoring.BLOCK + 1
 REPEATED: list[tuple[str, dict[str, Any], int]] = [
     *((name, small(name), 6) for name in rankers()),
     ("p2neurrank", {}, MANY),
+    ("p2headrank", {}, MANY),
     ("p2linrank", {"sort": "blocks"}, 6),
     ("pairrank", {"sort": "blocks"}, 6),
 ]

@@ -20,6 +20,7 @@ from perturank.datasets import Dataset, Fold
 from perturank.simulation import World
 
 WHOLE, BUDGET, LINEAR = "p2neurrank, whole history", "p2neurrank, budget", "p2linrank, whole history"
+HEADS = "p2headrank, budget"
 ORACLE = "oracle of p2neurrank, whole history"
 WARM_UP = 2  # rounds: the linear fit begins at 0 in a history that is not empty
 LAPS, MOST = 4, 300  # rounds are timed in laps
@@ -110,12 +111,13 @@ def _followed(world: World, fold: Fold, effort: Effort) -> Iterator[tuple[int, A
     followed = {
         WHOLE: fresh("p2neurrank", fold.n_features, settings.changed(budget=None)),
         BUDGET: fresh("p2neurrank", fold.n_features),
+        HEADS: fresh("p2headrank", fold.n_features),
         LINEAR: fresh("p2linrank", fold.n_features),
     }
     filler = Play(world, filling.small(fold.n_features).with_room(ROOM, TOP))
     for t in all_rounds(effort):
         filler = _filled(filler, t)
-        timed = followed if t in effort.at else {BUDGET: followed[BUDGET]}
+        timed = followed if t in effort.at else {label: followed[label] for label in (BUDGET, HEADS)}
         times = {
             label: _seconds(telling, filling.moved(filler.ranker, ranker), t, effort) for label, ranker in timed.items()
         }

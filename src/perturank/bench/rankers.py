@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from perturank import catalogue, datasets
@@ -9,11 +11,13 @@ from perturank.bench import plain
 from perturank.bench.effort import Effort
 from perturank.bench.measures import Advance, Column, Row, Rows, Section
 from perturank.bench.rounds import SEED, TOP, USER, Play, fresh, world_of
+from perturank.hyperparameters import Settings
 from perturank.simulation import World
 
 DATA = "synthetic"
 PASSES = 5
 LONGER = 4  # times: a chunk's first rounds pay for its memory, which must not show
+SIZES = {"p2headrank": (2, 10)}  # N, where a round should cost much the same whatever it is
 
 COLUMNS = (
     Column("rounds_per_second", "rounds/s", "rate", "{:,.0f}"),
@@ -29,16 +33,37 @@ def names(effort: Effort) -> tuple[str, ...]:
     return tuple(catalogue.published(name).name for name in effort.rankers or catalogue.rankers())
 
 
+@dataclass(frozen=True)
+class Case:
+    """A row: a ranker and its settings."""
+
+    label: str
+    ranker: str
+    settings: Settings
+
+
+def cases(effort: Effort) -> tuple[Case, ...]:
+    """Return the rows: every ranker as it is shipped, some at several N."""
+    found: list[Case] = []
+    for name in names(effort):
+        settings = catalogue.published(name).settings
+        if name in SIZES:
+            found += (Case(f"{name}, N = {n}", name, settings.changed(n_rankers=n)) for n in SIZES[name])
+        else:
+            found.append(Case(name, name, settings))
+    return tuple(found)
+
+
 def measured(effort: Effort, advance: Advance) -> Rows:
-    """Return one row per ranker."""
+    """Return one row per case."""
     fold = datasets.load(DATA)
     world = world_of(fold.train, fold.n_grades)
     rows: Rows = {}
-    for name in names(effort):
-        n, seconds = _best_pass(world, name, fold.n_features, effort)
-        row = rows[name] = Row({"rounds_per_second": n / seconds, "to_round": n})
-        advance(name)
-        oracle = _oracle(name, fold, effort)
+    for case in cases(effort):
+        n, seconds = _best_pass(world, case, fold.n_features, effort)
+        row = rows[case.label] = Row({"rounds_per_second": n / seconds, "to_round": n})
+        advance(case.label)
+        oracle = _oracle(case, fold, effort)
         if oracle is None:
             row.note = plain.ABSENT
         else:
@@ -48,15 +73,15 @@ def measured(effort: Effort, advance: Advance) -> Rows:
                 "oracle_to_round": n_plain,
                 "times_faster": (n / seconds) / (n_plain / seconds_plain),
             }
-        advance(f"{name}, oracle")
+        advance(f"{case.label}, oracle")
     return rows
 
 
-def _best_pass(world: World, name: str, n_features: int, effort: Effort) -> tuple[int, float]:
+def _best_pass(world: World, case: Case, n_features: int, effort: Effort) -> tuple[int, float]:
     """Return rounds and seconds of the best of a few passes over the same rounds."""
     best, spent = (0, float("inf")), 0.0
     for _ in range(PASSES):
-        play = Play(world, fresh(name, n_features).with_room(effort.rounds, TOP))
+        play = Play(world, fresh(case.ranker, n_features, case.settings).with_room(effort.rounds, TOP))
         done = play.for_seconds(LONGER * effort.seconds, effort.rounds)
         best = max(best, done, key=lambda pair: pair[0] / pair[1])
         spent += done[1]
@@ -65,12 +90,11 @@ def _best_pass(world: World, name: str, n_features: int, effort: Effort) -> tupl
     return best
 
 
-def _oracle(name: str, fold: datasets.Fold, effort: Effort) -> tuple[int, float] | None:
+def _oracle(case: Case, fold: datasets.Fold, effort: Effort) -> tuple[int, float] | None:
     module = plain.rankers()
     if module is None:
         return None
-    settings = catalogue.published(name).settings.as_dict()
-    ranker = module.started(name, fold.n_features, settings, np.random.default_rng(SEED))
+    ranker = module.started(case.ranker, fold.n_features, case.settings.as_dict(), np.random.default_rng(SEED))
     if ranker is None:
         return None
     return plain.PlainPlay(module, ranker, fold.train, fold.n_grades).for_seconds(effort.seconds, effort.rounds)
@@ -81,7 +105,7 @@ SECTION = Section(
     "",
     f"rank, click and learn: {DATA} data, {USER} users",
     lambda effort: COLUMNS,
-    lambda effort: 2 * len(names(effort)),
+    lambda effort: 2 * len(cases(effort)),
     measured,
     "an oracle that got less far met a shorter history: its rate is that of its cheapest rounds",
 )

@@ -10,19 +10,24 @@ import numpy as np
 from perturank import significance
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Claim, Drawing, Experiment, Verdict
-from perturank.experiments.grids import GREEDY
+from perturank.experiments.grids import GREEDY, GREEDY_HEADS
 from perturank.experiments.reversals import CONTROL_REVERSED, CONTROL_WRONG, REVERSED, UNCERTAIN
 from perturank.results.outcome import Outcome
 
 LEVEL = 0.05
 # Each has a greedy control, and an arm for every ν. Networks disagree without noise too, by their starts.
-PERTURBED = {"P²LinRank": ("p2linrank", (0.1, 0.3, 1.0)), "P²NeurRank": ("p2neurrank", (0.0, 0.1, 0.3, 1.0))}
+PERTURBED = {
+    "P²LinRank": ("p2linrank", (0.1, 0.3, 1.0)),
+    "P²NeurRank": ("p2neurrank", (0.0, 0.1, 0.3, 1.0)),
+    "P²HeadRank": ("p2headrank", (0.1, 0.3, 1.0)),
+}
 
 
 def _perturbed(name: str) -> list[Arm]:
     ranker, noise = PERTURBED[name]
     exploring = [Arm(f"{name} ν={each:g}", ranker, {"noise_std": each}, is_ours=True) for each in noise]
-    return [Arm(f"{name}, greedy", ranker, GREEDY), *exploring]
+    control = GREEDY_HEADS if ranker == "p2headrank" else GREEDY
+    return [Arm(f"{name}, greedy", ranker, control), *exploring]
 
 
 ARMS = (
@@ -83,11 +88,11 @@ def _not_above_zero(says: str, name: str, value: Callable[[Outcome], float], *, 
 EXPERIMENT = Experiment(
     name="calibration",
     title="Calibration of certain orders",
-    about="P²LinRank and P²NeurRank for several ν, each beside a greedy control (ν = 0, N = 1), PairRank and PDGD. At "
-    "every evaluation each run keeps its scores and its certain orders on 32 test queries. An order is reversed if the "
-    "mean of the final scores of the other seeds puts the two documents the other way round, and wrong if the grades "
-    "do. The dotted control calls equally many pairs of the run certain: those of the largest score difference. Not in "
-    "the paper.",
+    about="P²LinRank, P²NeurRank and P²HeadRank for several ν, each with a greedy control (ν = 0), PairRank and PDGD. "
+    "At every evaluation each run keeps its scores and its certain orders on 32 test queries. An order is reversed if "
+    "the mean of the final scores of the other seeds puts the two documents the other way round, and wrong if the "
+    "grades do. The dotted control calls equally many pairs of the run certain: those of the largest score difference. "
+    "Not in the paper.",
     arms=ARMS,
     drawings=(
         Drawing("calibration", "uncertain", "Uncertain pairs", "share of all pairs", log_x=True),

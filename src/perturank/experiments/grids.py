@@ -12,7 +12,9 @@ EXPLORATION = (1e-1, 1e-2, 1e-3, 1e-4)  # α
 RATES = (1e-1, 1e-2, 1e-3)  # η
 WIDE_REGULARISATION = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
 
-GREEDY = {"noise_std": 0.0, "n_rankers": 1}  # nobody disagrees: every order is certain, and none is explored
+# Nobody disagrees: every order is certain, and none is explored. Heads come in pairs, which without noise are one.
+GREEDY = {"noise_std": 0.0, "n_rankers": 1, "floor": 0.0}
+GREEDY_HEADS = {"noise_std": 0.0, "floor": 0.0}
 
 RATE: Grid = {"learning_rate": RATES}
 PAIRWISE: Grid = {"l2": REGULARISATION, "alpha": EXPLORATION}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perturank.experiments.claims import better
 from perturank.experiments.experiment import Arm, Drawing, Experiment
-from perturank.experiments.grids import GREEDY, PAIRWISE, PERTURBED, RATE, WIDE
+from perturank.experiments.grids import GREEDY, GREEDY_HEADS, PAIRWISE, PERTURBED, RATE, WIDE
 
 P2, P2_5, DIAGONAL = "P²NeurRank N=2", "P²NeurRank N=5", "olRankNet-Diag"
 OTHERS = ("PDGD", "DBGD", "MGD", "ε-greedy")
@@ -15,12 +15,15 @@ EXPERIMENT = Experiment(
     title="Neural rankers",
     about="Networks of two hidden layers of 100 units: P²NeurRank with the paper's fit and N = 2 and 5, olRankNet "
     "with the diagonal of its covariance, PDGD, DBGD, MGD and ε-greedy; beside them P²NeurRank with perturank's own "
-    "defaults, the same as a greedy control (ν = 0, N = 1), and olRankNet with all of its covariance at 16 × 16 units.",
+    "defaults, P²HeadRank (one network, whose last layer carries the noise), both also as greedy controls (ν = 0), and "
+    "olRankNet with all of its covariance at 16 × 16 units.",
     arms=(
         Arm(P2, "p2neurrank-paper", {"n_rankers": 2}, {**PERTURBED, **RATE}, WIDE, is_ours=True),
         Arm(P2_5, "p2neurrank-paper", {"n_rankers": 5}, {**PERTURBED, **RATE}, WIDE, is_ours=True),
         Arm("P²NeurRank, perturank", "p2neurrank", is_ours=True),
         Arm("P²NeurRank, greedy", "p2neurrank", GREEDY),
+        Arm("P²HeadRank", "p2headrank", is_ours=True),
+        Arm("P²HeadRank, greedy", "p2headrank", GREEDY_HEADS),
         Arm(DIAGONAL, "olranknet-diag", {}, {**PAIRWISE, **RATE}, WIDE),
         Arm("olRankNet 16×16", "olranknet", {}, {**PAIRWISE, **RATE}, WIDE),
         Arm("PDGD", "pdgd-neural", {}, RATE),

@@ -34,9 +34,11 @@ REFERENCE_MS = {
     "olranknet-diag": 2.9,
     "p2neurrank": 2.1,
     "p2neurrank-paper": 45.0,
+    "p2headrank": 2.0,
 }
 UNKNOWN_MS = 5.0
 WHOLE_HISTORY = ("p2linrank", "p2linrank-paper", "pairrank", "pairrank-diag", "p2neurrank-paper", "olranknet")
+ONE_NETWORK = ("p2headrank",)  # N heads cost little more than two; its time is that of its last layer's matrices
 GROWTH = 0.5  # exponent of t in the time of a round with the whole history, where pairs sometimes repeat
 REFERENCE_FEATURES, REFERENCE_WIDTHS, REFERENCE_GFLOPS, REFERENCE_ROUNDS = 136, (100, 100), 90.0, 1000
 COMPILING = 12.0  # seconds for each program; a few are needed as histories grow
@@ -76,7 +78,9 @@ def _reference(job: Job, data: Data) -> float:
         scale = _parameters(data.n_features, settings["widths"]) / _parameters(REFERENCE_FEATURES, REFERENCE_WIDTHS)
         if job.ranker == "olranknet":
             scale = 1.0  # its time is that of the pairs' triangle
-    if "n_rankers" in settings:
+    if job.ranker in ONE_NETWORK:
+        scale = ((data.n_features + settings["widths"][-1]) / (REFERENCE_FEATURES + REFERENCE_WIDTHS[-1])) ** 2
+    elif "n_rankers" in settings:
         scale *= settings["n_rankers"] / 2
     return 1e-3 * ms * max(scale, 0.1)
 
@@ -89,7 +93,7 @@ def _growth(job: Job) -> float:
 def _flops(job: Job, data: Data) -> float:
     settings = job.chosen
     p = _parameters(data.n_features, settings["widths"]) if "widths" in settings else data.n_features
-    return 2.0 * p * settings.get("n_rankers", 1)
+    return 2.0 * p * (1 if job.ranker in ONE_NETWORK else settings.get("n_rankers", 1))
 
 
 def _parameters(n_features: int, widths: Iterable[int]) -> int:

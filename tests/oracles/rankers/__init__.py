@@ -14,6 +14,7 @@ from .duels import Duelling
 from .gradients import PDGD, EpsilonGreedy, Uniform
 from .linear_history import P2LinRank, PairRank
 from .loop import PlainRanker, one_round
+from .network_heads import P2HeadRank
 from .network_history import OlRankNet, P2NeurRank
 
 __all__ = ["FAMILIES", "PlainRanker", "one_round", "started"]
@@ -23,6 +24,7 @@ FAMILIES: dict[str, Callable[[int, Mapping[str, Any], np.random.Generator], Plai
     "epsilon": EpsilonGreedy,
     "mgd": Duelling,
     "olranknet": OlRankNet,
+    "p2headrank": P2HeadRank,
     "p2linrank": P2LinRank,
     "p2neurrank": P2NeurRank,
     "pairrank": PairRank,

@@ -69,7 +69,8 @@ class P2LinRank(_History):
         self.thetas = [np.zeros(n_features) for _ in range(settings["n_rankers"])]
 
     def rank(self, x: np.ndarray, k: int) -> list[int]:
-        return lists.topological(unanimous(np.array([x @ theta for theta in self.thetas])), k, self.rng)
+        certain = unanimous(np.array([x @ theta for theta in self.thetas]))
+        return lists.topological(certain, k, self.rng, self.settings["floor"] if len(self.weight) else 0.0)
 
     def learn(self, x: np.ndarray, shown: Sequence[int], clicks: Sequence[bool]) -> None:
         if self.remembers(x, shown, clicks):

@@ -11,12 +11,15 @@ def best_first(scores: np.ndarray, rng: np.random.Generator) -> list[int]:
     return order
 
 
-def topological(certain: np.ndarray, k: int, rng: np.random.Generator) -> list[int]:
-    """Return a list with a uniform pick among the documents that nothing left certainly precedes (alg:model)."""
+def topological(certain: np.ndarray, k: int, rng: np.random.Generator, floor: float = 0.0) -> list[int]:
+    """Return a list with a uniform pick among the documents that nothing left certainly precedes (alg:model).
+
+    A share `floor` of places goes to any document left.
+    """
     left, shown = np.arange(len(certain)), list[int]()
     for _ in range(min(k, len(certain))):
         free = left[~certain[np.ix_(left, left)].any(axis=0)]
-        shown.append(int(rng.choice(free)))
+        shown.append(int(rng.choice(left if rng.random() < floor else free)))
         left = left[left != shown[-1]]
     return shown
 

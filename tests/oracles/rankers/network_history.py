@@ -14,12 +14,35 @@ from .omega import told
 from .scorers import Network
 
 
+class Adam:
+    """The running means of a gradient and its square."""
+
+    def __init__(self, n_parameters: int, learning_rate: float) -> None:
+        self.mean, self.square, self.n, self.rate = np.zeros(n_parameters), np.zeros(n_parameters), 0, learning_rate
+
+    def step(self, gradient: np.ndarray) -> np.ndarray:
+        """Return the step against this gradient."""
+        self.n += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient**2
+        mean, square = self.mean / (1 - 0.9**self.n), self.square / (1 - 0.999**self.n)
+        return np.asarray(-self.rate * mean / (np.sqrt(square) + 1e-8))
+
+
+def slope(f: np.ndarray, weight: np.ndarray, noise: np.ndarray | float, loss: str) -> np.ndarray:
+    """Return ∂loss/∂f of pairs whose winner is f ahead (eq:obj, or the bounded symmetric loss)."""
+    p = sigmoid(f)
+    if loss == "cross-entropy":
+        return np.asarray(weight * (p - 1 - noise))
+    return np.asarray(2 * weight * (1 - 2 * (1 + noise)) * p * (1 - p))
+
+
 class Trained:
     """A network with its start θ₀ and Adam's state."""
 
     def __init__(self, network: Network, settings: Mapping[str, Any]) -> None:
         self.f, self.start, self.settings = network, network.theta.copy(), settings
-        self.mean, self.square, self.n = np.zeros_like(self.start), np.zeros_like(self.start), 0
+        self.adam = Adam(len(self.start), settings["learning_rate"])
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         if self.settings["start"] == "centred":
@@ -28,21 +51,14 @@ class Trained:
 
     def step(self, winners: np.ndarray, losers: np.ndarray, weight: np.ndarray, noise: np.ndarray) -> None:
         """Take one step of Adam on these pairs and mλ/2 ‖θ − θ₀‖² (eq:obj)."""
-        p = sigmoid(self.scores(winners) - self.scores(losers))
-        if self.settings.get("loss", "cross-entropy") == "cross-entropy":
-            slope = weight * (p - 1 - noise)
-        else:
-            slope = 2 * weight * (1 - 2 * (1 + noise)) * p * (1 - p)
+        f = self.scores(winners) - self.scores(losers)
+        r = slope(f, weight, noise, self.settings.get("loss", "cross-entropy"))
         pull = self.settings["widths"][-1] * self.settings["l2"] * (self.f.theta - self.start)
-        gradient = self.f.gradient(winners, slope) - self.f.gradient(losers, slope) + pull
-        self.n += 1
-        self.mean = 0.9 * self.mean + 0.1 * gradient
-        self.square = 0.999 * self.square + 0.001 * gradient**2
-        mean, square = self.mean / (1 - 0.9**self.n), self.square / (1 - 0.999**self.n)
-        self.f.theta = self.f.theta - self.settings["learning_rate"] * mean / (np.sqrt(square) + 1e-8)
+        gradient = self.f.gradient(winners, r) - self.f.gradient(losers, r) + pull
+        self.f.theta = self.f.theta + self.adam.step(gradient)
 
 
-class _History:
+class History:
     """The two documents of every pair, and its weight."""
 
     def __init__(self, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> None:
@@ -62,20 +78,28 @@ class _History:
             self.remember(x[ends[:, 0]], x[ends[:, 1]], pairs[:, 2])
         return pairs
 
+    def sample(self, n_newest: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the pairs of a step and how often each counts: all, or the newest and a sample of all others."""
+        n, budget = len(self.weight), self.settings["budget"]
+        room = n if budget is None else max(budget - n_newest, 1)
+        if n - n_newest <= room:
+            return np.arange(n), np.ones(n)
+        rows = np.concatenate([np.arange(n - n_newest, n), self.rng.integers(n - n_newest, size=room)])
+        return rows, np.concatenate([np.ones(n_newest), np.full(room, (n - n_newest) / room)])
+
     def train(self, network: Trained, n_newest: int, noise_std: float = 0.0) -> None:
-        """Take the round's steps: on all pairs, or on the newest and a sample of all others, weighted up."""
-        s, n = self.settings, len(self.weight)
-        room = n if s["budget"] is None else max(s["budget"] - n_newest, 1)
-        noise = noise_std * self.rng.normal(size=n) / np.sqrt(self.weight)
-        for _ in range(s["n_steps"]):
-            rows, scale = np.arange(n), np.ones(n)
-            if n - n_newest > room:
-                rows = np.concatenate([np.arange(n - n_newest, n), self.rng.integers(n - n_newest, size=room)])
-                scale = np.concatenate([np.ones(n_newest), np.full(room, (n - n_newest) / room)])
+        """Take the round's steps."""
+        noise = noise_std * self.rng.normal(size=len(self.weight)) / np.sqrt(self.weight)
+        for _ in range(self.settings["n_steps"]):
+            rows, scale = self.sample(n_newest)
             network.step(self.winners[rows], self.losers[rows], scale * self.weight[rows], noise[rows])
 
+    def floor(self) -> float:
+        """Return the share of places that any document may take: none before the first click."""
+        return float(self.settings["floor"]) if len(self.weight) else 0.0
 
-class P2NeurRank(_History):
+
+class P2NeurRank(History):
     """N networks, each on clicks perturbed by noise of its own; explores where they disagree (alg:model)."""
 
     def __init__(self, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> None:
@@ -86,7 +110,8 @@ class P2NeurRank(_History):
         ]
 
     def rank(self, x: np.ndarray, k: int) -> list[int]:
-        return lists.topological(unanimous(np.array([network.scores(x) for network in self.networks])), k, self.rng)
+        certain = unanimous(np.array([network.scores(x) for network in self.networks]))
+        return lists.topological(certain, k, self.rng, self.floor())
 
     def learn(self, x: np.ndarray, shown: Sequence[int], clicks: Sequence[bool]) -> None:
         newest = self.added(x, shown, clicks)
@@ -95,7 +120,7 @@ class P2NeurRank(_History):
                 self.train(network, len(newest), self.settings["noise_std"])
 
 
-class OlRankNet(_History):
+class OlRankNet(History):
     """One network; explores inside its confidence widths, with A inverted whenever it changes (eq:cb, lemma_CI)."""
 
     def __init__(self, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> None:

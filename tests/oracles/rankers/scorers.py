@@ -58,10 +58,13 @@ class Network:
         return self.scores_at(self.theta, x)
 
     def scores_at(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
-        *hidden, output = self.layers(theta)
-        for w in hidden:
+        return np.asarray(self.scale * (self.last_hidden(theta, x) @ self.layers(theta)[-1]))
+
+    def last_hidden(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Return the activity of the last hidden layer; [V, d] -> [V, m]."""
+        for w in self.layers(theta)[:-1]:
             x = np.maximum(x @ w, 0)
-        return np.asarray(self.scale * (x @ output))
+        return x
 
     def gradient(self, x: np.ndarray, r: np.ndarray) -> np.ndarray:
         """Return Σ r_i ∂f(x_i)/∂θ; [V, d], [V] -> [p]."""

@@ -1,0 +1,91 @@
+"""P²HeadRank: one network, whose last layer carries the noise of the clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..objective import sigmoid
+from . import lists
+from .certain import unanimous
+from .network_history import Adam, History, slope
+from .scorers import Network
+
+RENEWAL = 1 / 32  # of the means over pairs, by a round's sample that is not all of them
+
+
+class LastLayer:
+    """f(x) = z(x)·v, z(x) being the last hidden layer of a network and, with a shortcut, the features."""
+
+    def __init__(self, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> None:
+        self.f, self.settings = Network.drawn(n_features, settings["widths"], rng), settings
+        self.start, self.m = self.f.theta.copy(), settings["widths"][-1]
+        self.adam = Adam(len(self.start) - self.m, settings["learning_rate"])
+        n_direct = n_features if settings["shortcut"] else 0
+        self.v = np.zeros(self.m + n_direct)
+        self.pulls = np.array([settings["l2_output"]] * self.m + [settings["l2"]] * n_direct)  # Λ
+
+    def inputs(self, x: np.ndarray) -> np.ndarray:
+        """Return z(x); [V, d] -> [V, D]."""
+        hidden = self.f.last_hidden(self.f.theta, x)
+        return np.hstack([hidden, x]) if self.settings["shortcut"] else hidden
+
+    def scores(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(self.inputs(x) @ self.v)
+
+    def step(
+        self, winners: np.ndarray, losers: np.ndarray, weight: np.ndarray, bound: np.ndarray, trust: float
+    ) -> None:
+        """Take a step of Adam in the hidden layers and a Newton step in v, in the norm of `bound`; both at once."""
+        z = self.inputs(winners) - self.inputs(losers)
+        r = slope(z @ self.v, weight, 0.0, self.settings["loss"])
+        hidden, start = self.f.theta[: -self.m], self.start[: -self.m]
+        gradient = (self.f.gradient(winners, r) - self.f.gradient(losers, r))[: -self.m]
+        hidden = hidden + self.adam.step(gradient + self.settings["l2_hidden"] * (hidden - start))
+        self.v = self.v - trust * np.linalg.solve(bound, z.T @ r + self.pulls * self.v)
+        self.f.theta = np.concatenate([hidden, self.v[: self.m]])
+
+
+class P2HeadRank(History):
+    """One network with heads f ± z·Δ, where Δ ~ N(0, ν² H⁻¹AH⁻¹); explores where they disagree."""
+
+    def __init__(self, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> None:
+        super().__init__(n_features, settings, rng)
+        self.network = LastLayer(n_features, settings, rng)
+        n = len(self.network.v)
+        self.gram, self.bend = np.zeros((n, n)), np.zeros((n, n))  # means of z zᵀ and σ'(f) z zᵀ over pairs
+        self.delta = np.zeros((n, settings["n_rankers"] // 2))
+
+    def rank(self, x: np.ndarray, k: int) -> list[int]:
+        f, spread = self.network.scores(x)[:, None], self.network.inputs(x) @ self.delta
+        certain = unanimous(np.hstack([f + spread, f - spread]).T)
+        return lists.topological(certain, k, self.rng, self.floor())
+
+    def learn(self, x: np.ndarray, shown: Sequence[int], clicks: Sequence[bool]) -> None:
+        newest = self.added(x, shown, clicks)
+        if len(newest):
+            for _ in range(self.settings["n_steps"]):
+                self.fit(len(newest))
+            self.delta = self.moves()
+
+    def fit(self, n_newest: int) -> None:
+        """Take one step on the round's pairs."""
+        rows, scale = self.sample(n_newest)
+        winners, losers, weight = self.winners[rows], self.losers[rows], scale * self.weight[rows]
+        is_whole, n, total = len(rows) == len(self.weight), len(self.weight), self.weight.sum()
+        z = self.network.inputs(winners) - self.network.inputs(losers)
+        p, renewal = sigmoid(z @ self.network.v), 1.0 if is_whole else RENEWAL
+        self.gram = (1 - renewal) * self.gram + renewal * (z.T * weight) @ z / total
+        self.bend = (1 - renewal) * self.bend + renewal * (z.T * (weight * p * (1 - p))) @ z / total
+        bound = total / 4 * self.gram + np.diag(self.network.pulls)
+        self.network.step(winners, losers, weight, bound, 1.0 if is_whole else self.settings["budget"] / n)
+
+    def moves(self) -> np.ndarray:
+        """Return Δ = ν_t H⁻¹ C g of every pair of heads, with C Cᵀ = A; [D, N / 2]."""
+        s, total, pulls = self.settings, self.weight.sum(), np.diag(self.network.pulls)
+        noise_std = s["noise_std"] * (1 + (s["early_noise"] - 1) / (1 + total / s["early_weight"]))
+        root = np.linalg.cholesky(total * self.gram + pulls)
+        g = self.rng.normal(size=self.delta.shape)
+        return np.asarray(noise_std * np.linalg.solve(total * self.bend + pulls, root @ g))
