@@ -75,8 +75,7 @@ class Sample(NamedTuple):
         The newest pairs (slots [q]) are always among them; the rest are drawn uniformly, with
         replacement, from all pairs and weighted up. While all pairs fit, all are taken.
         """
-        room = max(budget - newest.shape[0], 1)
-        fits = history.n_pairs <= room
+        room, fits = _room(newest, budget), cls.is_all(history, newest, budget)
         drawn = jax.random.randint(key, (room,), 0, jnp.maximum(history.n_pairs, 1))
         rest = jnp.where(fits, jnp.arange(room), drawn)
         scale = jnp.where(fits, 1.0, history.n_pairs / room) * (rest < history.n_pairs)
@@ -85,9 +84,18 @@ class Sample(NamedTuple):
         newest_scale = jnp.where(repeated | (newest >= history.weight.shape[0]), 0.0, 1.0)
         return cls(jnp.concatenate([newest, rest]), jnp.concatenate([newest_scale, scale]), fits)
 
+    @staticmethod
+    def is_all(history: History, newest: Array, budget: int) -> Array:
+        """Return whether a sample beside the newest pairs holds all pairs there are."""
+        return history.n_pairs <= _room(newest, budget)
+
     def ends(self, history: History) -> Array:
         """Return the document slots of the first of each pair, then of the second; [2q]."""
         return jnp.concatenate([history.first[self.slots], history.second[self.slots]])
+
+
+def _room(newest: Array, budget: int) -> int:
+    return max(budget - newest.shape[0], 1)
 
 
 def differences(values: Array) -> Array:

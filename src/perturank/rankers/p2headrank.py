@@ -28,7 +28,10 @@ from perturank.parts.objective import slope
 from perturank.parts.preferences import Pairs
 from perturank.publishing import Published
 
-RENEWAL = 1 / 32  # of the means over pairs, by one round's sample, where not all pairs fit it
+# Where not all pairs fit a step's sample, every fourth step renews an eighth of the means over pairs, and the heads:
+# products of z take longer than all the rest.
+RENEWAL = 1 / 8
+RENEWED_EVERY = 4
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,14 @@ class P2HeadSettings(P2Settings):
 
 
 class Fit(eqx.Module):
-    """What a step changes: the network, Adam's state, and the means of z zᵀ and σ'(f) z zᵀ over all pairs; [D, D]."""
+    """What a step changes."""
 
     theta: scoring.Network
     optimiser: Any
-    gram: Array
-    bend: Array
+    gram: Array  # the mean of z zᵀ over all pairs, [D, D]
+    bend: Array  # the mean of σ'(f) z zᵀ
+    bound: Array  # the Cholesky factor of ¼ Σ w z zᵀ + Λ, which bounds the curvature of both losses
+    n_steps: Array
 
 
 class P2HeadRank(P2Rank):
@@ -71,7 +76,8 @@ class P2HeadRank(P2Rank):
         """Return a network whose scores are all 0, without noise: a prior alone decides the first lists."""
         theta = scoring.network(n_features, settings.widths, key, shortcut=settings.shortcut)
         n = settings.widths[-1] + (n_features if settings.shortcut else 0)
-        fit = Fit(theta, _adam(settings).init(theta.hidden), jnp.zeros((n, n)), jnp.zeros((n, n)))
+        zeros, adam = jnp.zeros((n, n)), _adam(settings).init(theta.hidden)
+        fit = Fit(theta, adam, zeros, zeros + 0, jnp.eye(n), jnp.zeros((), jnp.int32))
         history = History.empty(n_features, memory=settings.memory)
         return cls(
             settings, history, fit, jax.tree.map(jnp.copy, theta.hidden), jnp.zeros((n, settings.n_rankers // 2))
@@ -118,7 +124,9 @@ class P2HeadRank(P2Rank):
                 total * fit.gram, total * fit.bend, _pulls(s, self.n_features), noise_std, s.n_rankers // 2, of_heads
             )
 
-        delta = lax.cond(jnp.any(is_new), drawn, lambda: self.delta)
+        renewed = _n_renewals(fit) > _n_renewals(self.fit)
+        renewed |= jnp.any(is_new) & Sample.is_all(history, newest[0], s.budget)
+        delta = lax.cond(renewed, drawn, lambda: self.delta)
         return P2HeadRank(s, history, fit, self.hidden_0, delta)
 
     def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array) -> Fit:
@@ -130,25 +138,32 @@ class P2HeadRank(P2Rank):
         r = sample.scale * slope(f, weight, history.preferred[sample.slots], s.loss)
         gradient = fit.theta.backward(x, kept, jnp.concatenate([r, -r]))
 
-        z, shares = differences(_last_inputs(fit.theta, kept, x)), sample.scale * weight / jnp.maximum(total, 1e-9)
-        p = jax.nn.sigmoid(f)
-        renewal = jnp.where(sample.is_whole, 1.0, RENEWAL)
-        gram = fit.gram + renewal * (_mean_product(z, shares) - fit.gram)
-        bend = fit.bend + renewal * (_mean_product(z, shares * p * (1 - p)) - fit.bend)
-
-        pulled = [
-            g + s.l2_hidden * (w - w_0)
-            for g, w, w_0 in zip(gradient.hidden, fit.theta.hidden, self.hidden_0, strict=True)
-        ]
-        updates, optimiser = _adam(s).update(tuple(pulled), fit.optimiser)
-        hidden = optax.apply_updates(fit.theta.hidden, updates)
-
-        # In the norm of ¼ Σ w z zᵀ + Λ, which bounds the curvature of both losses; as far as the sample can be trusted.
         pulls, v = _pulls(s, self.n_features), _last_layer(fit.theta)
-        bound = perturbed_layer.factor(0.25 * total * gram, pulls)
+
+        def renewed() -> tuple[Array, Array, Array]:
+            z, shares = differences(_last_inputs(fit.theta, kept, x)), sample.scale * weight / jnp.maximum(total, 1e-9)
+            p, renewal = jax.nn.sigmoid(f), jnp.where(sample.is_whole, 1.0, RENEWAL)
+            gram = fit.gram + renewal * (_mean_product(z, shares) - fit.gram)
+            bend = fit.bend + renewal * (_mean_product(z, shares * p * (1 - p)) - fit.bend)
+            return gram, bend, perturbed_layer.factor(0.25 * total * gram, pulls)
+
+        renews = sample.is_whole | (fit.n_steps % RENEWED_EVERY == 0)
+        gram, bend, bound = lax.cond(renews, renewed, lambda: (fit.gram, fit.bend, fit.bound))
+
+        hidden, hidden_0 = fit.theta.hidden, self.hidden_0
+        pulled = jax.tree.map(lambda g, w, w_0: g + s.l2_hidden * (w - w_0), gradient.hidden, hidden, hidden_0)
+        updates, optimiser = _adam(s).update(pulled, fit.optimiser)
+        hidden = optax.apply_updates(hidden, updates)
+
+        # A Newton step in the norm of the bound, as far as the sample can be trusted.
         trust = jnp.where(sample.is_whole, 1.0, jnp.minimum(s.budget / jnp.maximum(history.n_pairs, 1), 1.0))
         v = v - trust * jsl.cho_solve((bound, True), _last_layer(gradient) + pulls * v)
-        return Fit(_with_last_layer(fit.theta, hidden, v), optimiser, gram, bend)
+        return Fit(_with_last_layer(fit.theta, hidden, v), optimiser, gram, bend, bound, fit.n_steps + 1)
+
+
+def _n_renewals(fit: Fit) -> Array:
+    """Return how many of the steps so far were due to renew the means."""
+    return -(-fit.n_steps // RENEWED_EVERY)
 
 
 def _last_inputs(theta: scoring.Network, kept: tuple[Array, ...], features: Array) -> Array:
