@@ -13,7 +13,7 @@ from .certain import unanimous
 from .network_history import Adam, History, slope
 from .scorers import Network
 
-RENEWAL = 1 / 32  # of the means over pairs, by a round's sample that is not all of them
+RENEWAL, RENEWED_EVERY = 1 / 8, 4  # of the means over pairs, by a step's sample that is not all of them
 
 
 class LastLayer:
@@ -56,7 +56,8 @@ class P2HeadRank(History):
         self.network = LastLayer(n_features, settings, rng)
         n = len(self.network.v)
         self.gram, self.bend = np.zeros((n, n)), np.zeros((n, n))  # means of z zᵀ and σ'(f) z zᵀ over pairs
-        self.delta = np.zeros((n, settings["n_rankers"] // 2))
+        self.bound, self.delta = np.eye(n), np.zeros((n, settings["n_rankers"] // 2))
+        self.n_steps = 0
 
     def rank(self, x: np.ndarray, k: int) -> list[int]:
         f, spread = self.network.scores(x)[:, None], self.network.inputs(x) @ self.delta
@@ -66,21 +67,26 @@ class P2HeadRank(History):
     def learn(self, x: np.ndarray, shown: Sequence[int], clicks: Sequence[bool]) -> None:
         newest = self.added(x, shown, clicks)
         if len(newest):
-            for _ in range(self.settings["n_steps"]):
-                self.fit(len(newest))
-            self.delta = self.moves()
+            renewed = [self.fit(len(newest)) for _ in range(self.settings["n_steps"])]
+            if any(renewed):
+                self.delta = self.moves()
 
-    def fit(self, n_newest: int) -> None:
-        """Take one step on the round's pairs."""
+    def fit(self, n_newest: int) -> bool:
+        """Take one step on the round's pairs; say whether it renewed the means."""
         rows, scale = self.sample(n_newest)
         winners, losers, weight = self.winners[rows], self.losers[rows], scale * self.weight[rows]
         is_whole, n, total = len(rows) == len(self.weight), len(self.weight), self.weight.sum()
         z = self.network.inputs(winners) - self.network.inputs(losers)
         p, renewal = sigmoid(z @ self.network.v), 1.0 if is_whole else RENEWAL
-        self.gram = (1 - renewal) * self.gram + renewal * (z.T * weight) @ z / total
-        self.bend = (1 - renewal) * self.bend + renewal * (z.T * (weight * p * (1 - p))) @ z / total
-        bound = total / 4 * self.gram + np.diag(self.network.pulls)
-        self.network.step(winners, losers, weight, bound, 1.0 if is_whole else self.settings["budget"] / n)
+        renews = is_whole or self.n_steps % RENEWED_EVERY == 0
+        if renews:
+            self.gram = (1 - renewal) * self.gram + renewal * (z.T * weight) @ z / total
+            self.bend = (1 - renewal) * self.bend + renewal * (z.T * (weight * p * (1 - p))) @ z / total
+            self.bound = total / 4 * self.gram + np.diag(self.network.pulls)
+        trust = 1.0 if is_whole else min(self.settings["budget"] / n, 1.0)
+        self.network.step(winners, losers, weight, self.bound, trust)
+        self.n_steps += 1
+        return renews
 
     def moves(self) -> np.ndarray:
         """Return Δ = ν_t H⁻¹ C g of every pair of heads, with C Cᵀ = A; [D, N / 2]."""
