@@ -104,7 +104,7 @@ class Service:
         top = held.spec.places if top is None else top
         drawn = listing.listed(held.flat, held.spec, features, prior, top, draw=draw)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
-        certain = [free == 1 for free in drawn.free] if mode == "learn" else [True] * len(rows)
+        certain = drawn.certain if mode == "learn" else [True] * len(rows)
         log_propensity = drawn.log_propensity if mode == "learn" else 0.0
         entry = Impression(
             held.generation,
