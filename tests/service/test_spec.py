@@ -158,6 +158,11 @@ def test_a_new_model_has_the_default_ranker_with_its_published_settings() -> Non
     assert made.chosen_settings() == published(DEFAULT_RANKER).settings.changed(memory=14_000)
 
 
+@pytest.mark.parametrize(("n", "ranker"), [(1000, "p2headrank"), (1001, "p2neurrank")])
+def test_a_new_model_of_wide_documents_has_a_ranker_whose_size_grows_no_faster_than_they(n: int, ranker: str) -> None:
+    assert SpecRequest(n_features=n).checked().ranker == ranker
+
+
 def test_what_a_request_does_not_name_a_model_keeps_unless_it_has_other_features_or_another_ranker() -> None:
     held = SpecRequest(n_features=3, ranker="p2linrank", settings={"l2": 7.0}, window=5.0).checked()
     assert SpecRequest(n_features=3, window=5.0).checked(held) == held

@@ -18,7 +18,9 @@ from perturank.hyperparameters import Settings
 from perturank.service.refusals import Refused
 from perturank.simulation import START, streams
 
-DEFAULT_RANKER = "p2headrank"  # of a new model whose request names none
+# Of a new model whose request names none. P²HeadRank's matrices grow with the square of the number of features: at
+# 2,000 a version has 38 MB, so that documents of more than WIDE features get networks without such matrices.
+DEFAULT_RANKER, WIDE_RANKER, WIDE = "p2headrank", "p2neurrank", 1000
 MOST_PLACES = 100
 MOST_FEATURES = 10_000
 MOST_LAYERS = 16
@@ -127,7 +129,7 @@ class SpecRequest(_Words, frozen=True):
             raise Refused("such a model cannot be", str(error)) from None
         if held is not None and held.n_features != self.n_features:
             held = None
-        ranker = self.ranker or (DEFAULT_RANKER if held is None else held.ranker)
+        ranker = self.ranker or (_default_ranker(self.n_features) if held is None else held.ranker)
         try:
             goes_on = held is not None and held.ranker == ranker
             chosen = held.chosen_settings() if held is not None and goes_on else _defaults(ranker, self.n_features)
@@ -139,6 +141,10 @@ class SpecRequest(_Words, frozen=True):
             _check_features(self.features, self.n_features)
         words = {name: getattr(self, name) for name in _Words.__struct_fields__}
         return Spec(**words | {"ranker": ranker, "settings": chosen.as_dict()})
+
+
+def _default_ranker(n_features: int) -> str:
+    return WIDE_RANKER if n_features > WIDE else DEFAULT_RANKER
 
 
 def _defaults(ranker: str, n_features: int) -> Settings:
