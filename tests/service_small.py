@@ -17,7 +17,7 @@ from perturank.service.packing import packed
 from perturank.service.replaying import rebuilt
 from perturank.service.retention import Retention
 from perturank.service.sealing import fresh
-from perturank.service.spec import Spec
+from perturank.service.spec import Spec, SpecRequest
 
 N_FEATURES = 5
 PLACES = 4
@@ -25,12 +25,17 @@ IDS = ["a", "b", "c", "d"]
 NOTHING = Retention(impressions=0)  # is kept
 
 
-def spec(ranker: str = "pdgd-linear", **changes: Any) -> Spec:
-    """Return a model of 5 features and 4 places; networks have 4 units."""
+def request(ranker: str = "pdgd-linear", **changes: Any) -> SpecRequest:
+    """Return a request for a model of 5 features and 4 places; networks have 4 units."""
     settings = changes.pop("settings", {})
     if ranker.startswith(("p2neur", "p2head")):
         settings = {"widths": [4], "budget": 32} | settings
-    return Spec(n_features=N_FEATURES, ranker=ranker, settings=settings, places=PLACES, **changes).checked()
+    return SpecRequest(n_features=N_FEATURES, ranker=ranker, settings=settings, places=PLACES, **changes)
+
+
+def spec(ranker: str = "pdgd-linear", **changes: Any) -> Spec:
+    """Return that model."""
+    return request(ranker, **changes).checked()
 
 
 def rows(n: int = 4, seed: int = 0) -> np.ndarray:

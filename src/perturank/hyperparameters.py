@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from perturank.errors import BadInput, unknown
 
@@ -39,7 +39,10 @@ def hyper(default: Any, doc: str, symbol: str = "", limit: Limit | None = None) 
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of all settings: checks every field's type and limit when it is made."""
+    """Base of all settings: checks every field's type and limit when it is made.
+
+    A field's own default says what rankers did before there was such a field: see `recorded`.
+    """
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
@@ -62,6 +65,11 @@ class Settings:
         """Return these settings with some changed, given as text (`--set widths=100,100`)."""
         hints = typing.get_type_hints(type(self))
         return self.changed(**{k: _parsed(k, v, hints[k]) if k in hints else v for k, v in texts.items()})
+
+    @classmethod
+    def recorded(cls, values: Mapping[str, Any]) -> Self:
+        """Return settings from a record of all of them; fields newer than the record have their own default."""
+        return cls().changed(**values)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

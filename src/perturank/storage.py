@@ -68,7 +68,7 @@ def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: 
     if lacking:
         raise BadInput(f"{path} does not say its {lacking[0]}", "use another copy of it")
     entry = published(header["ranker"])
-    blank = entry.make(int(header["n_features"]), settings=entry.settings.changed(**header["settings"]))
+    blank = entry.make(int(header["n_features"]), settings=type(entry.settings).recorded(header["settings"]))
     return filled(blank, arrays, path)
 
 

@@ -41,7 +41,7 @@ from perturank.service.learner import Learner
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Exploration, Feature, Spec
+from perturank.service.spec import Exploration, Feature, SpecRequest
 
 NAMES = [name for name, value in vars(Operations).items() if isinstance(value, Operation)]
 SAMPLES: dict[str, tuple[Any, ...]] = {
@@ -64,7 +64,7 @@ Talk = Callable[[AsyncClient], Awaitable[None]]
 def service(tmp_path: Path) -> Iterator[Service]:
     log = SqliteLog(tmp_path / "log.db")
     made = Service(log, ServeSettings(documents=16))
-    made.put("default", Spec(n_features=2, ranker="random"))
+    made.put("default", SpecRequest(n_features=2, ranker="random"))
     yield made
     made.close()
     log.close()
@@ -117,7 +117,7 @@ def test_answers_have_the_fields_that_the_service_gives() -> None:
 
 def test_a_model_is_made_with_the_words_of_its_specification() -> None:
     parameters = inspect.signature(Operations.put_model).parameters
-    assert set(parameters) - {"self", "model"} == set(Spec.__struct_fields__)
+    assert set(parameters) - {"self", "model"} == set(SpecRequest.__struct_fields__)
     assert list(requests.Feature.__annotations__) == list(Feature.__struct_fields__)
     assert list(requests.Exploration.__annotations__) == list(Exploration.__struct_fields__)
 

@@ -9,7 +9,7 @@ import small
 from perturank import catalogue, storage
 from perturank.service import changing, snapshots
 from perturank.service.refusals import Refused
-from perturank.service.spec import Spec
+from perturank.service.spec import Spec, SpecRequest
 
 GROWS: dict[str, Any] = {
     "widths": (16, 16)
@@ -22,7 +22,7 @@ def changes(name: str) -> dict[str, Any]:
 
 def spec(name: str) -> Spec:
     settings = small.settings(name, **changes(name)).as_dict()
-    return Spec(n_features=small.N_FEATURES, ranker=name, settings=settings, places=small.PLACES).checked()
+    return SpecRequest(n_features=small.N_FEATURES, ranker=name, settings=settings, places=small.PLACES).checked()
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.rankers()))

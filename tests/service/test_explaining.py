@@ -42,7 +42,7 @@ def test_the_graph_of_many_documents_ends_somewhere() -> None:
 
 def test_draws_are_counted_by_document_and_place() -> None:
     orders: Iterator[list[int]] = iter([[2, 0], [2, 1], [0, 2], [2, 0]])
-    found = drawn(lambda: Listed(next(orders), [], None, [], [], None), ["a", "b", "c"], 4)
+    found = drawn(lambda: Listed(next(orders), [], [], None, [], [], None), ["a", "b", "c"], 4)
     assert found == {
         "lists": 4,
         "different": 3,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service_small import rows, spec
+from service_small import request, rows
 
 from perturank.service.log import Log
 from perturank.service.service import Service
@@ -13,8 +13,8 @@ from perturank.service.spec import Exploration
 def test_limits_are_compiled_anew_and_nothing_else_is(log: Log) -> None:
     service = Service(log, ServeSettings(documents=16))
     try:
-        plain, limited = spec("random"), spec("random", exploration=Exploration(share=0.5))
-        for wanted, n_left in ((plain, 1), (limited, 1), (spec("random", window=5.0), 0), (limited, 0)):
+        plain, limited = request("random"), request("random", exploration=Exploration(share=0.5))
+        for wanted, n_left in ((plain, 1), (limited, 1), (request("random", window=5.0), 0), (limited, 0)):
             service.put("m", wanted)
             todo = list(service.host.uncompiled())
             assert len(todo) == n_left
@@ -29,11 +29,11 @@ def test_limits_are_compiled_anew_and_nothing_else_is(log: Log) -> None:
 def test_limits_that_come_are_compiled_for_lists_in_use_before_they_are_served(log: Log) -> None:
     service = Service(log, ServeSettings(documents=100))
     try:
-        plain, limited = spec("random"), spec("random", exploration=Exploration(share=0.5))
+        plain, limited = request("random"), request("random", exploration=Exploration(share=0.5))
         service.put("m", plain, in_use=[16])  # nothing to go on from
         held = service.host.get("m")
-        assert len(service.host.lengths(plain)) == 4
-        for length in service.host.lengths(plain)[:3]:
+        assert len(service.host.lengths(held.spec)) == 4
+        for length in service.host.lengths(held.spec)[:3]:
             service.host.compile(held, length)
         service.put("m", limited, in_use=[3, 20, 100])
         held = service.host.get("m")

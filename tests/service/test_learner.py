@@ -40,7 +40,7 @@ from perturank.service.sealing import source_seal
 from perturank.service.state import State
 from perturank.simulation import LEARNING, streams
 
-MODELS = ["pdgd-linear", "p2neurrank", "p2headrank", "p2linrank", "dbgd-linear"]
+MODELS = ["pdgd-linear", "p2headrank", "p2neurrank", "p2linrank", "dbgd-linear"]
 
 
 @pytest.mark.parametrize("ranker", MODELS)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import math
 import weakref
+from collections import Counter
 
 import msgspec
 import pytest
-from service_small import PLACES, rows, spec
+import small
+from service_small import PLACES, impression, rows, spec
 
-from perturank.service.listing import MOST_PROGRAMS, Flat, _log_propensity, listed
+from perturank.service.explaining import explored
+from perturank.service.listing import MOST_PROGRAMS, Flat, Listed, _log_propensity, listed
 from perturank.service.spec import Exploration
 
 
@@ -43,3 +46,48 @@ def test_programs_of_shapes_that_nobody_asks_for_any_more_are_given_back() -> No
         Flat.of(wider, places)
     gc.collect()
     assert program() is None
+
+
+EVERYWHERE = Exploration()
+LIMITS = [EVERYWHERE, Exploration(protected=1), Exploration(displacement=1), Exploration(protected=1, share=0.5)]
+
+
+def sure_lists(floor: float, limits: Exploration, n: int) -> list[Listed]:
+    """Return lists of five documents by a ranker that is certain of every order, and has a floor of exploration."""
+    flat = Flat.of(small.learned("p2headrank", noise_std=0.0, floor=floor), PLACES)
+    model = spec("p2headrank", exploration=limits)
+    return [listed(flat, model, rows(5), None, PLACES, draw=i) for i in range(n)]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+def test_a_floor_explores_within_the_limits_with_the_probability_that_is_logged(limits: Exploration) -> None:
+    found = sure_lists(0.5, limits, n := 2000)
+    best = found[0].best
+    shown = Counter(tuple(each.order) for each in found)
+    assert len(shown) > 3
+    for each in {tuple(each.order): each for each in found}.values():
+        p = math.exp(each.log_propensity or 0.0)
+        assert shown[tuple(each.order)] == pytest.approx(n * p, abs=5 * math.sqrt(n * p) + 1)
+        assert each.order[: limits.protected] == best[: limits.protected]
+        if limits.displacement is not None:
+            assert all(abs(place - best.index(row)) <= 1 for place, row in enumerate(each.order) if row in best)
+
+
+def test_a_place_is_certain_where_its_document_alone_was_free_and_no_floor_has_put_another_there() -> None:
+    lists = sure_lists(0.3, EVERYWHERE, 200)
+    assert {tuple(each.free) for each in lists} == {(1,) * PLACES}
+    assert {each.order == each.best for each in lists} == {True, False}
+    for each in lists:
+        left = list(range(5))
+        first = sorted(left, key=lambda row: each.best.index(row) if row in each.best else PLACES)
+        for row, certain in zip(each.order, each.certain, strict=True):
+            assert certain == (row == next(other for other in first if other in left))
+            left.remove(row)
+
+
+def test_the_log_says_that_a_floor_could_have_put_another_wherever_no_limit_protects() -> None:
+    agreeing = [each for each in sure_lists(0.02, Exploration(protected=2), 50) if each.order == each.best]
+    assert agreeing
+    for each in agreeing:
+        entry = impression(log_propensity=each.log_propensity, agreed=each.agreed)
+        assert explored(entry, always=True) == [False, False, True, True]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from service_small import spec
+from service_small import request
 
 from perturank.service.api.application import Parts
 from perturank.service.log import Log
@@ -44,7 +44,7 @@ def test_all_processes_forget_the_queries_of_a_model_that_was_deleted_or_lost_a_
     try:
         all_recent = [Parts(asked).recent, Parts(other).recent]
         for name in ("m", "n"):
-            asked.put(name, spec("random"))
+            asked.put(name, request("random"))
         other.refresh()
         for recent in all_recent:
             note(recent, "theirs")

@@ -1,8 +1,22 @@
 from __future__ import annotations
 
-import pytest
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
 
-from perturank.service.spec import Feature, Spec
+import msgspec
+import pytest
+from service_small import N_FEATURES, PLACES, append, bits, created, learned, spec
+
+from perturank.catalogue import published
+from perturank.service.entries import Changed, decoded, encoded
+from perturank.service.log import Log
+from perturank.service.log.sqlite import SqliteLog
+from perturank.service.replaying import rebuilt, same_as_stored
+from perturank.service.service import Service
+from perturank.service.settings import ServeSettings
+from perturank.service.spec import DEFAULT_RANKER, Feature, Spec, SpecRequest
 
 
 def model(*features: Feature, n: int = 2) -> Spec:
@@ -45,3 +59,117 @@ def test_another_value_for_what_is_missing_starts_anew() -> None:
 
 def test_features_that_were_scaled_cannot_lose_their_names() -> None:
     assert not model().learns_like(model(A, Feature("b", scale=2.0)))
+
+
+# A model as earlier versions logged it: their default ranker is not named, and there was no floor.
+SETTINGS: dict[str, Any] = {
+    "n_rankers": 2,
+    "noise_std": 0.1,
+    "l2": 5.0,
+    "examined_beyond": 1,
+    "pairs": "all",
+    "inclusion": "symmetric",
+    "beyond_weight": 0.7,
+    "loss": "symmetric",
+    "sort": "topological",
+    "memory": 14000,
+    "noise": "fresh",
+    "widths": [4],
+    "shortcut": True,
+    "start": "zero",
+    "perturb": "clicks",
+    "learning_rate": 1e-3,
+    "n_steps": 1,
+    "budget": 32,
+}
+EARLY = msgspec.msgpack.encode([1, 0, {"n_features": N_FEATURES, "settings": SETTINGS, "places": PLACES}])
+WORDS: dict[str, Any] = {"n_features": N_FEATURES, "places": PLACES}
+
+
+@pytest.fixture
+def early(tmp_path: Path) -> Any:
+    """Return a log that begins with the early record."""
+    path = tmp_path / "early.db"
+    opened = SqliteLog(path)
+    created(opened)
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE log SET body = ? WHERE position = 1", (EARLY,))
+    yield opened
+    opened.close()
+
+
+def test_an_early_record_that_names_no_ranker_means_the_default_of_its_time() -> None:
+    entry = decoded(EARLY)
+    assert isinstance(entry, Changed)
+    assert entry.spec.ranker == "p2neurrank"
+    assert entry.spec.settings == SETTINGS
+    assert entry.spec.chosen_settings() == published("p2neurrank").settings.changed(**SETTINGS, floor=0.0)
+
+
+def test_a_new_record_names_its_ranker_also_where_it_is_the_early_default() -> None:
+    assert b"p2neurrank" in encoded(Changed(0, spec("p2neurrank")))
+
+
+@pytest.mark.parametrize("name", ["p2headrank", "p2neurrank", "p2linrank-paper"])
+def test_a_setting_that_is_newer_than_the_record_is_as_if_it_were_not_there(name: str) -> None:
+    known = spec(name, settings={"floor": 0.5})
+    early = msgspec.structs.replace(known, settings={k: v for k, v in known.settings.items() if k != "floor"})
+    assert early.chosen_settings() == known.chosen_settings().changed(floor=0.0)
+    assert early.learns_like(spec(name, settings={"floor": 0.0}))
+    assert not early.learns_like(known)
+
+
+def test_an_early_log_is_learned_and_replayed_to_the_bits_of_its_ranker(early: Log, log: Log) -> None:
+    same = Spec(**WORDS, ranker="p2neurrank", settings=SETTINGS | {"floor": 0.0})
+    append(log, Changed(0, same))
+    assert bits(learned(early, same, 2)) == bits(learned(log, same, 2))
+    report = rebuilt(early, "m")
+    assert (report.checked, report.differs) == (2, None)
+    assert same_as_stored(early, report)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"ranker": "p2neurrank"},
+        {"settings": {"widths": [4], "budget": 32}},
+        {"ranker": "p2neurrank", "settings": SETTINGS},
+    ],
+    ids=str,
+)
+def test_an_early_model_that_is_put_again_in_the_words_of_its_time_goes_on(early: Log, words: dict[str, Any]) -> None:
+    service = Service(early, ServeSettings())
+    try:
+        tail = early.tail()
+        assert not service.put("m", SpecRequest(**WORDS, **words))
+        assert early.tail() == tail  # nothing has changed
+        assert not service.put("m", SpecRequest(**WORDS, **words, window=5.0))
+        held = service.host.get("m")
+        assert (held.generation, held.spec.ranker, held.spec.window) == (1, "p2neurrank", 5.0)
+        assert held.spec.settings == SETTINGS | {"floor": 0.0}
+    finally:
+        service.close()
+
+
+def test_a_new_model_has_the_default_ranker_with_its_published_settings() -> None:
+    made = SpecRequest(n_features=3).checked()
+    assert made.ranker == DEFAULT_RANKER == "p2headrank"
+    assert made.chosen_settings() == published(DEFAULT_RANKER).settings.changed(memory=14_000)
+
+
+@pytest.mark.parametrize(("n", "ranker"), [(1000, "p2headrank"), (1001, "p2neurrank")])
+def test_a_new_model_of_wide_documents_has_a_ranker_whose_size_grows_no_faster_than_they(n: int, ranker: str) -> None:
+    assert SpecRequest(n_features=n).checked().ranker == ranker
+
+
+def test_what_a_request_does_not_name_a_model_keeps_unless_it_has_other_features_or_another_ranker() -> None:
+    held = SpecRequest(n_features=3, ranker="p2linrank", settings={"l2": 7.0}, window=5.0).checked()
+    assert SpecRequest(n_features=3, window=5.0).checked(held) == held
+    assert SpecRequest(n_features=3, settings={"n_rankers": 4}).checked(held).settings == held.settings | {
+        "n_rankers": 4
+    }
+    assert SpecRequest(n_features=3).checked(held).window == SpecRequest(n_features=3).window
+    assert SpecRequest(n_features=4).checked(held) == SpecRequest(n_features=4).checked()
+    other = SpecRequest(n_features=3, ranker="pdgd-linear")
+    assert other.checked(held) == other.checked()

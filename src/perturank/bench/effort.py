@@ -20,7 +20,7 @@ class Effort:
     fit_documents: tuple[int, ...] = (1000, 50_000)
     fit_rankers: tuple[int, ...] = (2, 10)
     widths: tuple[int, ...] = (100, 100)
-    memory_of: tuple[str, ...] = ("pdgd-linear", "p2linrank", "p2neurrank", "p2headrank", "olranknet")
+    memory_of: tuple[str, ...] = ("pdgd-linear", "p2linrank", "p2headrank", "p2neurrank", "olranknet")
     text_bytes: int = 12_000_000
     patience: float = 60.0  # seconds after which a child process is given up
 
@@ -34,7 +34,7 @@ QUICK = Effort(
     documents=(10, 100),
     dimensions=(1000,),
     fit_documents=(1000,),
-    memory_of=("pdgd-linear", "p2neurrank", "p2headrank"),
+    memory_of=("pdgd-linear", "p2headrank", "p2neurrank"),
     text_bytes=4_000_000,
 )
 FULL = Effort(
@@ -42,8 +42,14 @@ FULL = Effort(
     at=(100, 200, 500, 1000, 2000, 5000),
     dimensions=(1000, 3000, 10_000),
     memory_of=(
-        *("pdgd-linear", "p2linrank", "p2neurrank", "p2neurrank-paper", "p2headrank"),
-        *("pairrank", "olranknet", "olranknet-diag"),
+        "pdgd-linear",
+        "p2linrank",
+        "p2headrank",
+        "p2neurrank",
+        "p2neurrank-paper",
+        "pairrank",
+        "olranknet",
+        "olranknet-diag",
     ),
     text_bytes=100_000_000,
     patience=300.0,

@@ -15,7 +15,7 @@ from perturank.bench.rounds import TOP, fresh
 from perturank.bench.timing import ready
 from perturank.core import Query
 
-NAMES = ("p2neurrank", "p2headrank", "p2linrank", "pdgd-linear")
+NAMES = ("p2headrank", "p2neurrank", "p2linrank", "pdgd-linear")
 N_FEATURES = 136
 FEWEST, MOST = 5, 1000  # calls
 

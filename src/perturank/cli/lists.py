@@ -28,7 +28,7 @@ def rankers(
 
     perturank rankers
 
-    perturank rankers p2neurrank
+    perturank rankers p2headrank
     """
     if not name:
         _names("rankers", {name: published.summary for name, published in catalogue.rankers().items()}, as_json)

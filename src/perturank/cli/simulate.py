@@ -78,13 +78,13 @@ def simulate(
 
     [bold]Examples[/bold]
 
-    perturank simulate --ranker p2neurrank --rounds 1000
+    perturank simulate --ranker p2headrank --rounds 1000
 
     perturank simulate --ranker pdgd-linear --data ~/data/mq2008 --fold 2 --clicks navigational --seeds 10 --jobs 2
 
     perturank simulate --ranker p2linrank --set noise_std=0.1 --set l2=30 --evaluate-at 100,1000,5000 --json
 
-    perturank simulate --ranker p2neurrank --rounds 500 --batch 10 --through http://127.0.0.1:8765
+    perturank simulate --ranker p2headrank --rounds 500 --batch 10 --through http://127.0.0.1:8765
     """
     machine.pin_threads(threads)
     settings, at = named_values(changes or []), _rounds(evaluate_at, rounds, batch)

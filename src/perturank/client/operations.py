@@ -154,7 +154,11 @@ class Operations:
         batch: int | None = None,
         chance: Chance | None = None,
     ) -> Call[Described]:
-        """Make or change a model; what is not given has the service's default, also where it had another value."""
+        """Make or change a model.
+
+        A model that exists keeps the ranker and the settings that are not given; all else that is not given
+        is reset to its default.
+        """
         body = said(
             n_features=n_features,
             ranker=ranker,

@@ -9,8 +9,16 @@ from perturank.errors import unknown
 from perturank.play.features import NAMES
 
 LEARNING = "library"
-RANKER = "p2neurrank"
-SETTINGS: dict[str, Any] = {"n_steps": 16, "l2": 0.03}  # so that a few clicks show: see docs/play.md
+RANKER = "p2headrank"
+SETTINGS: dict[str, Any] = {  # so that a few clicks show: see docs/play.md
+    "n_steps": 8,
+    "l2": 0.3,
+    "l2_output": 3.0,
+    "l2_hidden": 0.3,
+    "noise_std": 0.03,
+    "early_noise": 1.0,
+    "floor": 0.0,
+}
 PLACES = 10
 NOBODY = "none"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from perturank import storage
 from perturank.catalogue import rankers
 from perturank.core import Ranker
+from perturank.errors import BadInput
 from perturank.parts import soundness
 from perturank.service import snapshots, versions
 from perturank.service.entries import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
@@ -30,7 +30,7 @@ def current(transaction: Transaction, model: str) -> tuple[Spec, int] | None:
 def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = False) -> bool:
     """Make or change a model; return whether its learning begins anew. The same again changes nothing."""
     held = current(transaction, model)
-    if held is not None and (only_new or held[0] == spec):
+    if held is not None and (only_new or held[0].complete() == spec):
         return False
     keeps = held is not None and spec.learns_like(held[0])
     transaction.append(model, Changed(held[1] if held is not None and keeps else 0, spec))
@@ -86,7 +86,7 @@ class Brought(NamedTuple):
 def brought(model: str, spec: Spec, content: bytes) -> Brought:
     """Return a file as it will be stored; it must be of the model's own kind. It takes long: nobody may wait for it."""
     arrays, header = storage.unpacked(content, "the file")
-    theirs = _name(header.get("ranker"), spec), header.get("settings"), header.get("n_features")
+    theirs = _name(header.get("ranker"), spec), _settings(header.get("settings"), spec), header.get("n_features")
     if theirs != _kind(spec):
         remedy = f"make a model with its ranker, settings and n_features: {_differences(theirs, _kind(spec))}"
         raise Refused("the file holds another kind of ranker", remedy)
@@ -108,13 +108,23 @@ def bring(transaction: Transaction, model: str, ranker: Brought) -> None:
 
 def _kind(spec: Spec) -> tuple[str, Any, int]:
     """Return what a file must share with a model: ranker, settings and number of features."""
-    return spec.ranker, msgspec.to_builtins(spec.settings), spec.n_features
+    return spec.ranker, spec.chosen_settings().as_dict(), spec.n_features
 
 
 def _name(ranker: Any, spec: Spec) -> Any:
     """Return a file's ranker by the model's name for it: a file has the nearest name of those for one class."""
     entry = rankers().get(ranker) if isinstance(ranker, str) else None
     return spec.ranker if entry is not None and entry.start == rankers()[spec.ranker].start else ranker
+
+
+def _settings(settings: Any, spec: Spec) -> Any:
+    """Return a file's settings, with those that are newer than the file where they are of the model's kind."""
+    if not isinstance(settings, dict) or not settings:
+        return settings
+    try:
+        return type(spec.chosen_settings()).recorded(settings).as_dict()
+    except BadInput:
+        return settings
 
 
 def _differences(file: tuple[Any, Any, Any], model: tuple[Any, Any, Any]) -> str:

@@ -79,7 +79,7 @@ def free_sets(
     """Yield who may stand at each place of an order when those above it are placed, the best first.
 
     It is what `parts.ordering` draws from under `core.Limits`: precedes [n, n] says who must be placed before whom,
-    best [n] is the order of the best estimate.
+    best [n] is the order of the best estimate. A floor of exploration lets others stand there too, now and then.
     """
     standing = np.argsort(best)
     left, waiting = np.ones(len(best), bool), precedes.sum(axis=0)
@@ -118,7 +118,8 @@ def _between_blocks(certain: np.ndarray, best: np.ndarray) -> np.ndarray:
 def explored(shown: Impression, *, always: bool) -> list[bool | None]:
     """Return of each place of a logged list whether another document could have stood there; None: nobody knows.
 
-    The log holds the probability of agreeing with the best estimate up to each place, as far as the list did.
+    The log holds the probability of agreeing with the best estimate up to each place, as far as the list did. Under
+    a floor of exploration it falls at every place that is not protected, also where one document was free.
     `always`: every list of the model explores, so that a place that leaves it as it was had one candidate.
     """
     n = len(shown.ids)

@@ -22,6 +22,7 @@ from perturank.service.spec import Exploration, Spec
 from perturank.simulation import LISTS, streams
 
 ANYWHERE = 1_000_000
+LOG_HALF = math.log(0.5)
 MOST_PROGRAMS = 100  # each takes some 370 memory maps, of which Linux gives a process 65,530
 Numbers = Any  # NumPy outside, JAX inside
 
@@ -32,6 +33,7 @@ class Listed:
 
     order: list[int]
     free: list[int]
+    certain: list[bool]
     log_propensity: float | None
     memo: list[np.ndarray]
     best: list[int]
@@ -106,6 +108,7 @@ def listed(
     return Listed(
         order,
         free,
+        _certain(free, log_ps if limits.share > 0 else None),
         None if log_ps is None else _log_propensity(log_ps, free, limits.share, order == best),
         [np.asarray(leaf) for leaf in memo],
         best,
@@ -143,6 +146,15 @@ def _explores(limits: Exploration, lots: np.ndarray | None) -> bool:
 def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
     displacement = ANYWHERE if limits.displacement is None else limits.displacement
     return np.array([limits.protected, displacement, explores], np.int32)
+
+
+def _certain(free: list[int], log_ps: list[float] | None) -> list[bool]:
+    """Return of each place whether its document was the only one free to stand there.
+
+    Where one is free and another stands there all the same, a floor of exploration has put it there: with at most
+    half the probability of the floor.
+    """
+    return [n == 1 and (log_ps is None or log_ps[place] > LOG_HALF) for place, n in enumerate(free)]
 
 
 def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best: bool) -> float:

@@ -108,7 +108,9 @@ def _learning(totals: dict[str, Body], lags_now: Lags) -> Iterator[Metric]:
 def _shares(totals: dict[str, Body]) -> Iterator[Metric]:
     pairs = SummaryMetricFamily("perturank_uncertain_share", "Pairs without a certain order, sampled", labels=["model"])
     places = CounterMetricFamily("perturank_places", "Places of lists that might explore", labels=["model"])
-    certain = CounterMetricFamily("perturank_certain_places", "Of these, those with one candidate", labels=["model"])
+    certain = CounterMetricFamily(
+        "perturank_certain_places", "Of these, those where one document was free", labels=["model"]
+    )
     cost = GaugeMetricFamily(
         "perturank_exploration_cost", "Reciprocal rank lost to exploration, estimated", labels=["model"]
     )

@@ -22,7 +22,7 @@ from perturank.service.propensity import probability
 from perturank.service.refusals import NotKnown, Refused
 from perturank.service.sealing import fresh, opened, sealed, source_seal
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Mode, Spec
+from perturank.service.spec import Mode, SpecRequest
 from perturank.service.windows import Windows
 
 DEFAULT = "default"
@@ -78,14 +78,14 @@ class Service:
         if failures:
             raise failures[0]
 
-    def model(self, name: str, wanted: Callable[[], Spec | None] | None = None) -> Hosted:
+    def model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
         """Return a model; on loopback the first request makes the default one, if it can be answered by it."""
         if name not in self.host:
             self.refresh()  # another process may have made it a moment ago
         if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.host:
-            spec = wanted()
-            if spec is not None:
-                self.put(DEFAULT, spec, only_new=True)
+            request = wanted()
+            if request is not None:
+                self.put(DEFAULT, request, only_new=True)
         return self.host.get(name)
 
     def rank(
@@ -104,7 +104,7 @@ class Service:
         top = held.spec.places if top is None else top
         drawn = listing.listed(held.flat, held.spec, features, prior, top, draw=draw)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
-        certain = [free == 1 for free in drawn.free] if mode == "learn" else [True] * len(rows)
+        certain = drawn.certain if mode == "learn" else [True] * len(rows)
         log_propensity = drawn.log_propensity if mode == "learn" else 0.0
         entry = Impression(
             held.generation,
@@ -163,15 +163,16 @@ class Service:
         changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
         return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
-    def put(self, model: str, spec: Spec, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
+    def put(self, model: str, request: SpecRequest, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
         """Make or change a model; return whether its learning begins anew.
 
         `in_use` are numbers of documents whose lists should not wait for what the change must compile.
         """
-        checked = spec.checked()
+        self.refresh()  # another process may have made or changed it a moment ago
+        checked = request.checked(self.host.get(model).spec if model in self.host else None)
         start = checked.start()  # before it is in the log: what cannot be made must not get there
         if checked.is_limited and not listing.has_propensity(start, checked.places):
-            raise Refused(f"{spec.ranker} does not know the probability of its lists", "leave exploration unlimited")
+            raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
         self.host.prepare(model, checked, {listing.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
             lambda transaction: changing.put(transaction, model, checked, only_new=only_new)

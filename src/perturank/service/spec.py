@@ -18,6 +18,9 @@ from perturank.hyperparameters import Settings
 from perturank.service.refusals import Refused
 from perturank.simulation import START, streams
 
+# Of a new model whose request names none. P²HeadRank's matrices grow with the square of the number of features: at
+# 2,000 a version has 38 MB, so that documents of more than WIDE features get networks without such matrices.
+DEFAULT_RANKER, WIDE_RANKER, WIDE = "p2headrank", "p2neurrank", 1000
 MOST_PLACES = 100
 MOST_FEATURES = 10_000
 MOST_LAYERS = 16
@@ -50,11 +53,10 @@ class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     share: Share = 1.0  # of the lists that explore at all
 
 
-class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A model in words. Changing what decides learning (ranker, settings, features, places, seed) starts it anew."""
+class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a request and a record say of a model in the same words."""
 
     n_features: Annotated[int, msgspec.Meta(ge=1, le=MOST_FEATURES)]
-    ranker: Name = "p2neurrank"
     settings: dict[str, Any] = {}
     features: tuple[Feature, ...] | None = None
     places: Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)] = 10
@@ -65,32 +67,27 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
     chance: Literal["machine", "seeded"] = "machine"  # seeded: the number of the draw decides a list, and the seed
 
-    def checked(self) -> Spec:
-        """Return itself if it can be made, with every setting said."""
-        try:
-            msgspec.convert(msgspec.to_builtins(self), Spec)  # what was made here has passed no check yet
-        except msgspec.ValidationError as error:
-            raise Refused("such a model cannot be", str(error)) from None
-        try:
-            chosen = self._settings_of_a_service()
-        except BadInput as error:
-            raise Refused(str(error), "see `perturank rankers` for what there is") from None
-        _check_size(self, chosen)
-        if self.features is not None:
-            _check_features(self.features, self.n_features)
-        return msgspec.structs.replace(self, settings=chosen.as_dict())
+
+def _ranker_of_early_records() -> str:
+    """Return the ranker of a record that names none: the default when such records were written."""
+    return "p2neurrank"
+
+
+class Spec(_Words, frozen=True):
+    """A model as the log holds it, with every setting that there was when it was made.
+
+    Changing what decides learning (ranker, settings, features, places, seed) starts it anew.
+    """
+
+    ranker: Name = msgspec.field(default_factory=_ranker_of_early_records)  # a factory: new records always name it
 
     def chosen_settings(self) -> Settings:
-        """Return the ranker's settings with this model's changes."""
-        return published(self.ranker).settings.changed(**self.settings)
+        """Return the ranker's settings; one that is newer than the record is as if it were not there."""
+        return type(published(self.ranker).settings).recorded(self.settings)
 
-    def _settings_of_a_service(self) -> Settings:
-        """Return the same, with a memory that is bounded unless the model says that it is not to be."""
-        chosen = self.chosen_settings()
-        if not hasattr(chosen, "memory") or "memory" in self.settings:
-            return chosen
-        bytes_of_a_pair = 2 * 4 * self.n_features
-        return chosen.changed(memory=min(MEMORY, MEMORY_BYTES // bytes_of_a_pair))
+    def complete(self) -> Spec:
+        """Return the same with the settings that are newer than the record."""
+        return msgspec.structs.replace(self, settings=self.chosen_settings().as_dict())
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time."""
@@ -110,7 +107,53 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def learns_like(self, other: Spec) -> bool:
         """Return whether what the other has learned can be kept."""
         same = all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
-        return same and _read_alike(self.features, other.features)
+        return same and self.chosen_settings() == other.chosen_settings() and _read_alike(self.features, other.features)
+
+
+class SpecRequest(_Words, frozen=True):
+    """A model in words. A ranker or settings that are not named are those of the model, where it exists already."""
+
+    ranker: Annotated[Name | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"default": DEFAULT_RANKER})] = (
+        msgspec.UNSET
+    )
+
+    def checked(self, held: Spec | None = None) -> Spec:
+        """Return the model with every setting said, if it can be made; `held` is what stands under its name.
+
+        A model of as many features keeps what is not named: who makes its model at every start, in the same words,
+        goes on learning when a release brings other defaults.
+        """
+        try:
+            msgspec.convert(msgspec.to_builtins(self), SpecRequest)  # what was made here has passed no check yet
+        except msgspec.ValidationError as error:
+            raise Refused("such a model cannot be", str(error)) from None
+        if held is not None and held.n_features != self.n_features:
+            held = None
+        ranker = self.ranker or (_default_ranker(self.n_features) if held is None else held.ranker)
+        try:
+            goes_on = held is not None and held.ranker == ranker
+            chosen = held.chosen_settings() if held is not None and goes_on else _defaults(ranker, self.n_features)
+            chosen = chosen.changed(**self.settings)
+        except BadInput as error:
+            raise Refused(str(error), "see `perturank rankers` for what there is") from None
+        _check_size(ranker, chosen, self.n_features)
+        if self.features is not None:
+            _check_features(self.features, self.n_features)
+        words = {name: getattr(self, name) for name in _Words.__struct_fields__}
+        return Spec(**words | {"ranker": ranker, "settings": chosen.as_dict()})
+
+
+def _default_ranker(n_features: int) -> str:
+    return WIDE_RANKER if n_features > WIDE else DEFAULT_RANKER
+
+
+def _defaults(ranker: str, n_features: int) -> Settings:
+    """Return the settings of a new model; its memory is bounded."""
+    settings = published(ranker).settings
+    if not hasattr(settings, "memory"):
+        return settings
+    bytes_of_a_pair = 2 * 4 * n_features
+    return settings.changed(memory=min(MEMORY, MEMORY_BYTES // bytes_of_a_pair))
 
 
 @lru_cache(maxsize=32)  # making one compiles a program
@@ -119,7 +162,7 @@ def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranke
 
 
 CAP_AMONG = 1000
-DECIDES_LEARNING = ("n_features", "ranker", "settings", "places", "seed")  # and features: see _read_alike
+DECIDES_LEARNING = ("n_features", "ranker", "places", "seed")  # and settings and features: see learns_like
 Mode = Literal["learn", "exploit", "shadow"]
 
 
@@ -132,13 +175,13 @@ def _read_alike(mine: tuple[Feature, ...] | None, other: tuple[Feature, ...] | N
     )
 
 
-def _check_size(spec: Spec, settings: Settings) -> None:
+def _check_size(ranker: str, settings: Settings, n_features: int) -> None:
     """Refuse a ranker that would not fit the machine, before it is made."""
     lists = [value for value in settings.as_dict().values() if isinstance(value, list)]
     if any(len(value) > MOST_LAYERS for value in lists):
         raise Refused(f"a setting has more than {MOST_LAYERS} numbers", "use fewer layers")
-    entry = published(spec.ranker)
-    shape = eqx.filter_eval_shape(lambda key: entry.start(settings, spec.n_features, key), jax.random.key(0))
+    entry = published(ranker)
+    shape = eqx.filter_eval_shape(lambda key: entry.start(settings, n_features, key), jax.random.key(0))
     n_bytes = sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shape) if hasattr(leaf, "shape"))
     if n_bytes > MOST_BYTES:
         raise Refused(f"the ranker would take {n_bytes / 1e9:.1f} GB", "use fewer or narrower layers, or fewer rankers")

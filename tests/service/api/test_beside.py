@@ -18,7 +18,7 @@ from perturank.service.metering import Meter
 from perturank.service.recent import Recent
 from perturank.service.sampling import Sampler
 from perturank.service.service import Service
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 from perturank.service.watching import Watch
 
 SECONDS = 60.0
@@ -36,7 +36,7 @@ def test_a_model_that_cannot_be_compiled_does_not_stop_the_others(
 
     monkeypatch.setattr(Host, "compile", compile_but_one)
     for name in ("a", "b"):
-        service.put(name, Spec(n_features=2, ranker="random", places=4))
+        service.put(name, SpecRequest(n_features=2, ranker="random", places=4))
     with TestClient(application(service), base_url="http://127.0.0.1") as http:
         end = time.monotonic() + SECONDS
         while http.get("/readyz").json()["to_compile"] > 1 and time.monotonic() < end:
@@ -70,7 +70,7 @@ def test_whatever_fails_in_a_loop_is_said_and_tried_again(service: Service, monk
             with monkeypatch.context() as patched:
                 patched.setattr(Host, "all", broken)
                 await until(lambda: len(health.failing) == 4)
-            service.put("m", Spec(n_features=2, ranker="random", places=4))
+            service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
             await until(lambda: health.failing == [] and next(iter(service.host.uncompiled()), None) is None)
 
     asyncio.run(run())
@@ -100,7 +100,7 @@ def test_a_model_that_vanishes_while_all_are_listed_harms_nobody(service: Servic
 
         __hash__ = str.__hash__
 
-    service.put("a", Spec(n_features=2, ranker="random", places=4))
+    service.put("a", SpecRequest(n_features=2, ranker="random", places=4))
     held = service.host.get("a")
     service.host._models = {Name("b"): held, Name("a"): held}
     assert service.host.all() == [held, held]
@@ -117,7 +117,7 @@ def test_a_process_that_has_been_ready_stays_so_while_it_compiles_more(
         compiles(host, held, length)
 
     monkeypatch.setattr(Host, "compile", slowly)
-    service.put("m", Spec(n_features=2, ranker="random", places=4))
+    service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
     with TestClient(application(service), base_url="http://127.0.0.1") as http:
         answer = http.get("/readyz")
         assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (503, "compiling", 1)
@@ -126,7 +126,7 @@ def test_a_process_that_has_been_ready_stays_so_while_it_compiles_more(
         while http.get("/readyz").status_code != 200 and time.monotonic() < end:
             time.sleep(0.02)
         may_compile.clear()
-        service.put("n", Spec(n_features=2, ranker="random", places=4))
+        service.put("n", SpecRequest(n_features=2, ranker="random", places=4))
         answer = http.get("/readyz")
         assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (200, "compiling", 1)
         may_compile.set()

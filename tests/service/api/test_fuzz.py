@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from perturank.service.service import Service
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 
 FEATURES = st.one_of(
     st.lists(st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers()), min_size=2, max_size=2),
@@ -50,7 +50,7 @@ BODY = st.one_of(
 
 @pytest.fixture(autouse=True)
 def model(service: Service) -> None:
-    service.put("m", Spec(n_features=2, ranker="random", places=4))
+    service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -21,7 +21,7 @@ from perturank.core import Interaction, Query
 from perturank.service import snapshots
 from perturank.service.learner import Learner
 from perturank.service.service import Service
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 
 SPEC = {"n_features": 5, "ranker": "pdgd-linear", "places": 4}
 DOCUMENTS = [{"id": f"d{i}", "features": row.tolist()} for i, row in enumerate(rows(6))]
@@ -64,6 +64,14 @@ def test_a_model_is_made_read_changed_and_deleted(http: TestClient, made: Any) -
     assert http.delete("/v1/models/m").status_code == 404
 
 
+def test_a_model_that_is_put_without_a_ranker_keeps_the_one_it_has_and_says_so(http: TestClient, made: Any) -> None:
+    again = http.put("/v1/models/m", json={k: v for k, v in SPEC.items() if k not in ("ranker", "settings")})
+    assert (again.status_code, again.json()) == (200, made)
+    assert made["spec"]["ranker"] == SPEC["ranker"]
+    new = http.put("/v1/models/new", json={"n_features": 2, "settings": {"widths": [4]}})
+    assert (new.status_code, new.json()["spec"]["ranker"]) == (201, "p2headrank")
+
+
 @pytest.mark.parametrize(
     "change, says",
     [
@@ -101,7 +109,7 @@ def test_names_of_models_are_plain(http: TestClient) -> None:
 def test_the_first_request_makes_the_default_model(http: TestClient, service: Service) -> None:
     documents = [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}]
     assert http.post("/v1/models/default/rank", json={"documents": []}).status_code == 404
-    service.put("default", Spec(n_features=2, ranker="random"))
+    service.put("default", SpecRequest(n_features=2, ranker="random"))
     answer = http.post("/v1/models/default/rank", json={"documents": documents})
     assert answer.status_code == 200
     assert http.post("/v1/models/other/rank", json={"documents": documents}).status_code == 404
@@ -287,7 +295,7 @@ def test_a_model_that_becomes_another_while_its_file_is_read_does_not_take_it(
     content, read = http.get("/v1/models/m/file").content, storage.unpacked
 
     def meanwhile(*arguments: Any) -> Any:
-        service.put("m", Spec(n_features=5, ranker="random", places=4))
+        service.put("m", SpecRequest(n_features=5, ranker="random", places=4))
         return read(*arguments)
 
     monkeypatch.setattr(storage, "unpacked", meanwhile)
@@ -306,7 +314,7 @@ def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Se
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, service: Service, value: float) -> None:
-    service.put("m", Spec(n_features=5, ranker="p2linrank", places=4))
+    service.put("m", SpecRequest(n_features=5, ranker="p2linrank", places=4))
     ranker = service.host.get("m").ranker
     sound = storage.arrays_of(ranker)
     names = [name for name, array in sound.items() if array.dtype.kind == "f" and array.size]

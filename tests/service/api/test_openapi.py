@@ -22,6 +22,7 @@ from serving import Serving
 
 from perturank.service.api.openapi import document
 from perturank.service.api.routes import ROUTES
+from perturank.service.spec import SpecRequest
 
 MODEL: dict[str, Any] = {"n_features": 1, "ranker": "random", "places": 4}
 ONE_EVENT = Config.from_dict({"max-stream-events": 1})  # of a stream that never ends
@@ -107,3 +108,9 @@ def test_every_answer_is_as_the_document_says(label: str, serving: Serving, is_l
         say(f"{len(answered)} requests: {label}")
     assert set(answered) <= serving.requests_logged()
     assert httpx.get(f"{serving.url}/healthz", timeout=60).status_code == 200
+
+
+def test_the_default_ranker_is_that_of_a_new_model() -> None:
+    schemas = document()["components"]["schemas"]
+    assert schemas["SpecRequest"]["properties"]["ranker"]["default"] == SpecRequest(n_features=1).checked().ranker
+    assert "ranker" not in schemas["SpecRequest"]["required"]

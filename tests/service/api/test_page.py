@@ -15,7 +15,7 @@ from perturank.service.api.openapi import document
 from perturank.service.api.page import page
 from perturank.service.api.routes import ROUTES
 from perturank.service.service import Service
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 
 DESCRIBED = document()
 PAGE = page()
@@ -68,7 +68,7 @@ def test_examples_are_what_they_are_examples_of(route: Any) -> None:
 
 
 def test_the_example_of_a_list_is_answered(http: TestClient, service: Service) -> None:
-    service.put("m", Spec(n_features=2, ranker="random"))
+    service.put("m", SpecRequest(n_features=2, ranker="random"))
     (route,) = (each for each in WITH_EXAMPLES if each.handler == "lists.rank")
     answer = http.post("/v1/models/m/rank", json=route.example[0])
     assert answer.status_code == 200

@@ -8,10 +8,10 @@ import anyio.to_thread
 
 from perturank.service.hosting import Hosted
 from perturank.service.service import Service
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 
 
-async def hosted(service: Service, model: str, wanted: Callable[[], Spec | None] | None = None) -> Hosted:
+async def hosted(service: Service, model: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
     """Return the model; one that is not known is looked for in the log, or made as wanted if it is the default."""
     if model in service.host:
         return service.host.get(model)

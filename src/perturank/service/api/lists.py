@@ -42,7 +42,7 @@ from perturank.service.reading import check_width, of_bytes, of_documents, of_nu
 from perturank.service.recent import Recent
 from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.service import Service, Shown
-from perturank.service.spec import Spec
+from perturank.service.spec import Spec, SpecRequest
 
 MOST_COMPILING = 2  # lists at a time: as many programs, and the rest finds them made
 Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
@@ -140,15 +140,14 @@ class Lists:
             about["explored"] = chance
         return found
 
-    def _wanted(self, batch: Sequence[Rank | RawRank | Numbers]) -> Spec | None:
+    def _wanted(self, batch: Sequence[Rank | RawRank | Numbers]) -> SpecRequest | None:
         """Return the model that could answer all of these; None: they do not say how many features it has."""
         n_features = _n_features(batch[0]) if batch else None
         if n_features is None:
             return None
-        spec = Spec(n_features=n_features)
         for asks in batch:
-            self._read(spec, asks)
-        return spec
+            self._read(Spec(n_features=n_features), asks)
+        return SpecRequest(n_features=n_features)
 
     def _parsed(self, held: Hosted, given: Rank | RawRank | Numbers) -> Parsed:
         return held, *self._read(held.spec, given)

@@ -18,7 +18,7 @@ from perturank.service.hosting import Hosted
 from perturank.service.recent import Recent
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 
 run = anyio.to_thread.run_sync
 LISTED = 100  # versions, unless told otherwise
@@ -40,9 +40,9 @@ class Models:
 
     async def put(self, asking: Asking) -> Response:
         """Make or change a model."""
-        name, spec = asking.path_params["model"], asked(asking, Spec)
+        name, request = asking.path_params["model"], asked(asking, SpecRequest)
         in_use = {len(each.ids) for each in self._recent.of(name)}
-        anew = await run(partial(self._service.put, name, spec, in_use=in_use))
+        anew = await run(partial(self._service.put, name, request, in_use=in_use))
         return answered(asking, described(self._service.host.get(name)), 201 if anew else 200)
 
     async def delete(self, asking: Asking) -> Response:
@@ -126,5 +126,5 @@ def described(held: Hosted) -> dict[str, Any]:
         "learned": held.published[held.version].learned if held.version in held.published else 0,
         "pinned": held.pinned,
         "generation": held.generation,
-        "spec": msgspec.to_builtins(held.spec),
+        "spec": msgspec.to_builtins(held.spec.complete()),
     }

@@ -91,7 +91,7 @@ class Explain(Strict, frozen=True):
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A document in its place; certain: no other could have stood there."""
+    """A document in its place; certain: it alone was free to stand there. A floor may put others there."""
 
     id: str
     certain: bool

@@ -9,7 +9,7 @@ from perturank.service import versions
 from perturank.service.api import answers
 from perturank.service.api import requests as of
 from perturank.service.keys import Scope
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 from perturank.service.watching import SPANS
 
 
@@ -139,7 +139,7 @@ ROUTES = (
         "models.put",
         "Make or change a model",
         "admin",
-        Spec,
+        SpecRequest,
         answers.Described,
         200,
         (413, 422, 507),
