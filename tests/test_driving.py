@@ -32,6 +32,7 @@ def plan(ranker: str, batch: int = 1, seed: int = 1, data: str = "synthetic-line
 @pytest.mark.parametrize(
     "ranker, data, who",
     [
+        ("p2headrank", "synthetic-linear", "navigational"),
         ("p2linrank", "synthetic-linear", "navigational"),
         ("pdgd-linear", "synthetic-linear", "navigational"),
         ("pdgd-linear", "synthetic-stream:20", "navigational"),

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import math
 
+import jax
+import numpy as np
 import pytest
+import small
 from hypothesis import given
 from hypothesis import strategies as st
 from service_small import created, learned, lived, spec
 
+from perturank.catalogue import rankers
 from perturank.service import snapshots
 from perturank.service.entries import Changed, Pinned
 from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.snapshots import KEPT, SHARE, kept
+from perturank.service.spec import Spec
 
 
 @given(st.integers(1, 5000))
@@ -75,3 +80,19 @@ def test_names_that_only_begin_alike_are_told_apart(either: Log) -> None:
     assert either.names("m/version/") == names[:2]
     assert either.names("é") == names[4:]
     assert either.names("") == sorted(names)
+
+
+FLOOR = {"noise_std": 0.0, "floor": 0.5}
+
+
+@pytest.mark.parametrize("name", sorted(rankers()))
+def test_a_served_version_draws_the_lists_of_the_ranker_that_has_its_history(name: str) -> None:
+    ranker = small.learned(name, **FLOOR if "floor" in rankers()[name].settings.as_dict() else {})
+    model = Spec(n_features=small.N_FEATURES, ranker=name, settings=ranker.settings.as_dict())
+    served, _ = snapshots.ranker_of(snapshots.version_bytes(ranker), "the version", model)
+    for seed in range(5):
+        mine, theirs = (each.rank(small.query(), jax.random.key(seed), small.PLACES) for each in (ranker, served))
+        assert np.array_equal(mine.order, theirs.order)
+        assert np.array_equal(mine.free, theirs.free)
+        assert (mine.log_p is None) == (theirs.log_p is None)
+        assert np.array_equal(np.asarray(mine.log_p), np.asarray(theirs.log_p))

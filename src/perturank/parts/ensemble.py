@@ -17,6 +17,8 @@ from perturank.parts.objective import Loss
 from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred, n_pairs_at_most
 from perturank.parts.recency import MEMORY
 
+LOSS = "cross-entropy, the paper's; symmetric: bounded, ignores noise better; mixed: a fifth of the first"
+
 
 @dataclass(frozen=True)
 class P2Settings(Settings):
@@ -31,7 +33,7 @@ class P2Settings(Settings):
     pairs: PairSet = hyper("all", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
     inclusion: Inclusion = hyper("symmetric", "symmetric: only pairs that would be inferred either way round")
     beyond_weight: float = hyper(0.7, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
-    loss: Loss = hyper("symmetric", "cross-entropy, the paper's, or a bounded symmetric one that ignores noise better")
+    loss: Loss = hyper("symmetric", LOSS)
     sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
     floor: float = hyper(0.0, "share of places that go to any document, whatever is certain", "ε", PROBABILITY)
     memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
@@ -93,7 +95,12 @@ class P2Rank(eqx.Module):
     def _floor(self) -> Array | None:
         """Return ε, which is 0 before the first click: then everything is free, or a prior decides."""
         floor = self.settings.floor
-        return None if floor == 0 else jnp.where(self.history.n_pairs > 0, floor, 0.0)
+        return None if floor == 0 else jnp.where(self.has_learned, floor, 0.0)
+
+    @property
+    @abstractmethod
+    def has_learned(self) -> Array:
+        """Whether a click has taught something; told without the history, which served versions do not have."""
 
     @eqx.filter_jit
     def certain(self, query: Query) -> Array:

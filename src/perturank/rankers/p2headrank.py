@@ -20,11 +20,11 @@ from jax import lax
 from perturank.core import Array, Interaction, Key, Query
 from perturank.hyperparameters import AT_LEAST_ONE, EVEN, NOT_NEGATIVE, POSITIVE, WIDTHS, hyper
 from perturank.parts import perturbed_layer, scoring
-from perturank.parts.ensemble import P2Rank, P2Settings, omega
+from perturank.parts.ensemble import LOSS, P2Rank, P2Settings, omega
 from perturank.parts.fitting import Sample, differences
 from perturank.parts.history import History
 from perturank.parts.network_fit import over_rounds
-from perturank.parts.objective import slope
+from perturank.parts.objective import Loss, slope
 from perturank.parts.preferences import Pairs
 from perturank.publishing import Published
 
@@ -39,9 +39,10 @@ class P2HeadSettings(P2Settings):
     """Hyper-parameters of P²HeadRank."""
 
     n_rankers: int = hyper(2, "number of heads, in pairs: f(x) ± z(x)·Δ", "N", EVEN)
-    noise_std: float = hyper(0.5, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
+    noise_std: float = hyper(0.4, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
     early_noise: float = hyper(3.0, "how many times larger ν is before the first click", "", AT_LEAST_ONE)
     early_weight: float = hyper(300.0, "weight of pairs at which half of that has gone", "W₀", POSITIVE)
+    loss: Loss = hyper("mixed", LOSS)
     l2: float = hyper(10.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
     l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
     l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
@@ -82,6 +83,11 @@ class P2HeadRank(P2Rank):
         return cls(
             settings, history, fit, jax.tree.map(jnp.copy, theta.hidden), jnp.zeros((n, settings.n_rankers // 2))
         )
+
+    @property
+    def has_learned(self) -> Array:
+        """Whether a click has taught something: Adam has taken a step."""
+        return self.fit.optimiser[0].count > 0
 
     def scores(self, query: Query) -> Array:
         """Return every head's scores; [V, N]."""

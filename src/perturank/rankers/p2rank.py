@@ -77,6 +77,11 @@ class P2LinRank(P2Rank):
         """A of lemma:cb, [d, d]; None where there are too many features to keep it."""
         return None if self.gram is None else self.gram + self.settings.l2 * jnp.eye(self.n_features)
 
+    @property
+    def has_learned(self) -> Array:
+        """Whether a click has taught something."""
+        return jnp.any(self.theta != 0)
+
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
         return query.features @ self.theta + query.prior[:, None]
@@ -108,7 +113,7 @@ class P2LinRank(P2Rank):
                 last = jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2]
                 pull = linear_fit.perturbation(history, gram, s.l2, s.noise_std, s.n_rankers, last)
             problem = linear_fit.LinearProblem(history, jnp.asarray(s.l2), pull, s.loss)
-            if s.loss == "symmetric":
+            if s.loss != "cross-entropy":
                 return linear_fit.descended(problem, self.theta, gram), pull, self.hessian
             start = linear_fit.moved_with(self.theta, self.hessian, pull - self.pull)
             theta, hessian = linear_fit.newton(problem, start, self.hessian)
@@ -152,6 +157,11 @@ class P2NeurRank(P2Rank):
         history = History.empty(n_features, n_frozen, settings.memory)
         theta_0 = jax.tree.map(jnp.copy, theta)
         return cls(settings, history, theta, theta_0, network_fit(settings).optimiser(theta), jax.random.key_data(key))
+
+    @property
+    def has_learned(self) -> Array:
+        """Whether a click has taught something: Adam has taken a step."""
+        return self.optimiser[0].count > 0
 
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
