@@ -27,6 +27,11 @@ def bounded(f_ij: ArrayLike, y: ArrayLike, noise: ArrayLike = 0.0, weight: Array
     return float(np.sum(np.asarray(weight) * 2 * (1 - 2 * (np.asarray(y) + np.asarray(noise))) * sigmoid(f_ij)))
 
 
+def mixed(f_ij: ArrayLike, y: ArrayLike, noise: ArrayLike = 0.0, weight: ArrayLike = 1.0) -> float:
+    """Return a fifth of the cross-entropy and four fifths of the bounded loss."""
+    return 0.2 * cross_entropies(f_ij, y, noise, weight) + 0.8 * bounded(f_ij, y, noise, weight)
+
+
 def linear_regulariser(theta: Vector, lam: float, noise: ArrayLike = 0.0) -> float:
     """Return λ/2 ‖θ − γ/√λ‖²: its gradient is λθ − √λ γ, one pseudo-pair √λ e_l per feature (eq:linloss).
 

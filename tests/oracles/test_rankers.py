@@ -126,6 +126,7 @@ def test_the_steps_of_a_network_are_those_of_the_compiled_ranker(name: str) -> N
 @pytest.mark.parametrize(
     "changes",
     [
+        {"loss": "mixed"},
         {"loss": "symmetric"},
         {"loss": "cross-entropy"},
         {"widths": (8, 8), "l2_hidden": 0.5},

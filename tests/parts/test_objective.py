@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import jax.numpy as jnp
@@ -16,7 +17,11 @@ F = RNG.normal(0, 2, 40)
 Y = RNG.integers(0, 2, 40).astype(float)
 NOISE = RNG.normal(0, 0.3, 40)
 WEIGHT = RNG.uniform(0.1, 3, 40)
-PER_PAIR = {"cross-entropy": oracle.cross_entropies, "symmetric": oracle.bounded}
+PER_PAIR: dict[Loss, Callable[..., float]] = {
+    "cross-entropy": oracle.cross_entropies,
+    "symmetric": oracle.bounded,
+    "mixed": oracle.mixed,
+}
 GIVEN: tuple[Array, Array, Array] = (
     jnp.asarray(F, jnp.float32),
     jnp.asarray(WEIGHT, jnp.float32),
@@ -28,7 +33,7 @@ def of_one(kind: Loss, pair: int, f: np.ndarray) -> float:
     return PER_PAIR[kind](f, Y[pair], NOISE[pair], WEIGHT[pair])
 
 
-@pytest.fixture(params=["cross-entropy", "symmetric"])
+@pytest.fixture(params=PER_PAIR)
 def kind(request: pytest.FixtureRequest) -> Loss:
     chosen: Loss = request.param
     return chosen
@@ -67,8 +72,15 @@ def plain_second_differences(pair: int, f: float, step: float = 1e-3) -> float:
     return abs(up - 2 * here + down) / step**2
 
 
-def test_both_losses_begin_with_the_same_slope() -> None:
+def test_all_losses_begin_with_the_same_slope(kind: Loss) -> None:
     _, weight, target = GIVEN
-    for kind in ("cross-entropy", "symmetric"):
-        slope = objective.slope(jnp.zeros(40), weight, target, kind)
-        np.testing.assert_allclose(slope, weight / 2 - target, rtol=1e-5, atol=1e-6)
+    slope = objective.slope(jnp.zeros(40), weight, target, kind)
+    np.testing.assert_allclose(slope, weight / 2 - target, rtol=1e-5, atol=1e-6)
+
+
+def test_only_the_symmetric_loss_takes_no_notice_of_a_pair_that_contradicts_it() -> None:
+    won, lost = jnp.ones(1), jnp.full(1, -20.0)
+    slopes = {kind: float(objective.slope(lost, won, won, kind)[0]) for kind in PER_PAIR}
+    assert slopes["cross-entropy"] == pytest.approx(-1)
+    assert slopes["mixed"] == pytest.approx(-0.2)
+    assert slopes["symmetric"] == pytest.approx(0, abs=1e-6)

@@ -86,8 +86,8 @@ class P2HeadRank(P2Rank):
 
     @property
     def has_learned(self) -> Array:
-        """Whether a click has taught something: Adam has taken a step."""
-        return self.fit.optimiser[0].count > 0
+        """Whether a click has taught something."""
+        return self.fit.n_steps > 0
 
     def scores(self, query: Query) -> Array:
         """Return every head's scores; [V, N]."""

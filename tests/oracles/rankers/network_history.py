@@ -30,7 +30,9 @@ class Adam:
 
 
 def slope(f: np.ndarray, weight: np.ndarray, noise: np.ndarray | float, loss: str) -> np.ndarray:
-    """Return ∂loss/∂f of pairs whose winner is f ahead (eq:obj, or the bounded symmetric loss)."""
+    """Return ∂loss/∂f of pairs whose winner is f ahead: eq:obj, the bounded symmetric loss, or a mean of the two."""
+    if loss == "mixed":
+        return 0.2 * slope(f, weight, noise, "cross-entropy") + 0.8 * slope(f, weight, noise, "symmetric")
     p = sigmoid(f)
     if loss == "cross-entropy":
         return np.asarray(weight * (p - 1 - noise))
