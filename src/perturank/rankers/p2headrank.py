@@ -43,7 +43,7 @@ class P2HeadSettings(P2Settings):
     early_noise: float = hyper(3.0, "how many times larger ν is before the first click", "", AT_LEAST_ONE)
     early_weight: float = hyper(300.0, "weight of pairs at which half of that has gone", "W₀", POSITIVE)
     loss: Loss = hyper("mixed", LOSS)
-    l2: float = hyper(10.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
+    l2: float = hyper(30.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
     l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
     l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
     widths: tuple[int, ...] = hyper((100,), "widths of the hidden layers", "m, L", WIDTHS)
