@@ -11,6 +11,7 @@ from perturank.play.features import NAMES
 LEARNING = "library"
 RANKER = "p2headrank"
 SETTINGS: dict[str, Any] = {  # so that a few clicks show: see docs/play.md
+    "loss": "symmetric",
     "n_steps": 8,
     "l2": 0.3,
     "l2_output": 3.0,
