@@ -5,9 +5,10 @@ Workers and child processes share them, and a second run has nothing left to com
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def is_long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))
+
+
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = 30_000  # a process may have 65,530, and every compiled program takes some; beyond, LLVM ends the process
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_given_back() -> Iterator[None]:
+    """Forget compiled programs after a file of tests where many have piled up; they stay on disk."""
+    yield
+    if "jax" in sys.modules and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY_MAPS:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

@@ -62,8 +62,8 @@ LIMITS = [
     Exploration(share=0.0),
 ]
 RANKERS: list[tuple[str, dict[str, Any]]] = [
-    ("p2linrank", {}),
-    ("p2linrank", {"sort": "blocks"}),
+    ("p2linrank", {"floor": 0.0}),
+    ("p2linrank", {"sort": "blocks", "floor": 0.0}),
     ("pairrank", {"alpha": 0.6}),
     ("pairrank", {"alpha": 0.3, "sort": "blocks"}),
 ]
