@@ -14,10 +14,11 @@ import small
 from oracles import preferences
 from oracles.objective import sigmoid
 
-from perturank import catalogue
+from perturank import catalogue, clicks, datasets
 from perturank.core import Query
 from perturank.errors import BadInput
 from perturank.parts import batches
+from perturank.simulation import Plan, simulate
 
 PRIOR = np.linspace(0.5, -0.5, 9)
 QUERY = small.query(9, seed=2, prior=PRIOR)
@@ -184,3 +185,17 @@ def test_an_odd_number_of_heads_is_refused() -> None:
     for n in (0, 1, 3):
         with pytest.raises(BadInput, match=f"n_rankers is {n}; it must be an even number, 2 or more"):
             catalogue.make("p2headrank", 5, n_rankers=n)
+
+
+@pytest.mark.as_shipped
+@pytest.mark.parametrize("user", ["perfect", "navigational", "informational"])
+def test_as_shipped_the_share_of_uncertain_pairs_falls_with_time(user: str) -> None:
+    """The slope against log t over runs of fixed seeds, on queries that hardly come again."""
+    fold, at = datasets.load("synthetic-stream:600"), (75, 150, 300, 600)
+    settings = catalogue.published("p2headrank").settings
+    shares = []
+    for seed in (1, 2):
+        plan = Plan("p2headrank", settings, clicks.user(user, fold.n_grades), fold, at[-1], seed, at)
+        shares.append([checkpoint.uncertain for checkpoint in simulate(plan).checkpoints])
+    slopes = [np.polyfit(np.log(at), np.array(share, float), 1)[0] for share in shares]
+    assert max(slopes) < -0.02
