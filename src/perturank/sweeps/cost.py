@@ -34,7 +34,7 @@ REFERENCE_MS = {
     "olranknet-diag": 2.9,
     "p2neurrank": 2.1,
     "p2neurrank-paper": 45.0,
-    "p2headrank": 2.0,
+    "p2headrank": 1.05,
 }
 UNKNOWN_MS = 5.0
 WHOLE_HISTORY = ("p2linrank", "p2linrank-paper", "pairrank", "pairrank-diag", "p2neurrank-paper", "olranknet")
