@@ -137,7 +137,8 @@ class Query(eqx.Module):
 class Ranking(eqx.Module):
     """A shown list: order [k] of row numbers, of which the first n are real.
 
-    free[r] says how many documents could have stood at place r (1: certain); log_p [k] is the exact
+    free[r] says how many documents no certain order keeps from place r (1: certain; a floor of
+    exploration may still put another one there); log_p [k] is the exact
     log-probability of each place given those above it, None where the algorithm defines none; memo
     is what `learn` needs back when the clicks come.
     """

@@ -34,7 +34,7 @@ def moves(gram: Array, bend: Array, l2: Array | float, noise_std: Array | float,
 def early(times: float, half_way: float, information: Array) -> Array:
     """Return the factor on ν after so much information (the total weight of pairs): it falls from `times` to 1.
 
-    Few clicks tell less than A says: the first lists are of few queries, their pairs share documents,
-    and an order that is taken for certain too early is shown again and again.
+    An order that is wrongly taken for certain hides the documents that would correct it, so while
+    little is known more is asked for than the noise of the clicks.
     """
     return 1 + (times - 1) / (1 + information / half_way)
