@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import benchmark, learning, lists, logs, playing, reproduce, serving, simulate
+from perturank.cli import learning, lists, logs, playing, reproduce, serving, simulate
 from perturank.errors import BadInput
 
 
@@ -64,7 +64,6 @@ app.command("data")(lists.data)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(reproduce.redraw)
 app.command("merge")(reproduce.merge)
-app.command("bench")(benchmark.benchmark)
 app.command("serve")(serving.serve)
 app.command("play")(playing.play)
 app.command("learn")(learning.learn)
@@ -90,11 +89,17 @@ def start(
 
 def main() -> None:
     """Run the command line."""
+    run(app, "perturank")
+
+
+def run(commands: typer.Typer, name: str) -> NoReturn:
+    """Run a command line of this name, which loads JAX no earlier than here, and end the process."""
     machine.keep_compiled_programs()
     try:
-        app(prog_name="perturank")
+        commands(prog_name=name)
     except SystemExit as ended:
         _leave(ended.code if isinstance(ended.code, int) else 1 if ended.code else 0)
+    _leave(0)
 
 
 def _leave(code: int) -> NoReturn:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from perturank.errors import BadInput
 
 __all__ = [
-    "bench",
     "catalogue",
     "clicks",
     "client",
@@ -25,7 +24,6 @@ __all__ = [
     "erasing",
     "experiments",
     "exporting",
-    "figures",
     "keys",
     "local",
     "metrics",
@@ -36,7 +34,6 @@ __all__ = [
     "report",
     "reproduction",
     "running",
-    "serving",
     "significance",
     "simulation",
     "snapshots",
@@ -65,14 +62,12 @@ class Later:
 
 if TYPE_CHECKING:
     from perturank import (
-        bench,
         catalogue,
         clicks,
         client,
         datasets,
         driving,
         experiments,
-        figures,
         metrics,
         report,
         reproduction,
@@ -80,7 +75,6 @@ if TYPE_CHECKING:
     )
     from perturank import simulation as simulation
     from perturank import storage as storage
-    from perturank.bench import serving
     from perturank.experiments import protocol as protocols
     from perturank.play import corpus, crowd, playing
     from perturank.results import store
@@ -99,14 +93,13 @@ if TYPE_CHECKING:
     from perturank.service.log import opening
     from perturank.sweeps import cluster, local
 else:
-    bench, catalogue, clicks, datasets, experiments, figures = (
-        Later(f"perturank.{name}") for name in ("bench", "catalogue", "clicks", "datasets", "experiments", "figures")
+    catalogue, clicks, datasets, experiments = (
+        Later(f"perturank.{name}") for name in ("catalogue", "clicks", "datasets", "experiments")
     )
     metrics, report, reproduction, significance, simulation, storage = (
         Later(f"perturank.{name}")
         for name in ("metrics", "report", "reproduction", "significance", "simulation", "storage")
     )
-    serving = Later("perturank.bench.serving", "service")
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
     cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")
     exporting, keys, replaying, running = (
