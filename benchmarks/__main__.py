@@ -14,8 +14,7 @@ from rich.table import Table
 from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli import Commands, run
-from perturank.cli.interrupting import interruptible
-from perturank.cli.printing import progress, table, to_people, to_programs
+from perturank.cli.console import interruptible, progress, table, to_people, to_programs
 from perturank.errors import BadInput
 
 if TYPE_CHECKING:

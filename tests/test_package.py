@@ -50,6 +50,14 @@ def test_the_command_line_starts_without_loading_jax() -> None:
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
+def test_a_command_whose_packages_are_missing_says_what_to_install(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['msgspec'] = None; from perturank.cli import main; main()"
+    command = [sys.executable, "-c", program, "log", "show"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == "error: msgspec is not installed; run: pip install 'perturank[service]'\n"
+
+
 def test_an_interpreter_that_is_too_old_is_refused_in_one_line(tmp_path: Path) -> None:
     old = tmp_path / "python3.9"
     old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2 && exit\nexit 1\n')
