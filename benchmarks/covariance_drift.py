@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from perturank import catalogue, datasets, simulation
+from perturank import catalogue, datasets, machine, simulation
 from perturank.clicks import user
 from perturank.core import Array, Interaction, Key
 from perturank.parts import certainty
@@ -63,6 +63,7 @@ def own_distances(ranker: OlRankNet, features: Array, mask: Array) -> tuple[Arra
 
 def main(n_rounds: int = 5000, width: int = 16) -> None:
     """Simulate, and print the largest relative error of a width."""
+    machine.pin_threads(1)
     fold = datasets.load("synthetic")
     keys = streams(1)
     entry = catalogue.published("olranknet")

@@ -103,6 +103,7 @@ def main() -> None:
 
 def run(commands: typer.Typer, name: str) -> NoReturn:
     """Run a command line of this name, which loads JAX no earlier than here, and end the process."""
+    machine.pin_threads()
     machine.keep_compiled_programs()
     try:
         commands(prog_name=name)
