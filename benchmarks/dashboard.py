@@ -1,4 +1,4 @@
-"""How long the dashboard's questions take over logs of different lengths: `python benchmarks/dashboard.py [LENGTH…]`.
+"""How long the dashboard's questions take over logs of different lengths: `python -m benchmarks.dashboard [LENGTH…]`.
 
 The logs hold real impressions and feedback with the sums that the service keeps beside them, spread over thirty days.
 """
@@ -23,7 +23,7 @@ from perturank.service.pulse import Pulse
 from perturank.service.sealing import fresh
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Spec
+from perturank.service.spec import SpecRequest
 from perturank.service.watching import Watch
 
 LENGTHS = (1_000, 100_000, 1_000_000)
@@ -36,7 +36,7 @@ IDS = [f"document {i}" for i in range(10)]
 def filled(log: SqliteLog, n: int) -> None:
     """Write n impressions, each with a click, as if they had come over thirty days."""
     with log.transaction() as transaction:
-        transaction.append("m", Changed(0, Spec(n_features=5, ranker="p2linrank").checked()))
+        transaction.append("m", Changed(0, SpecRequest(n_features=5, ranker="p2linrank").checked()))
     entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0")
     amounts = counting.shown(entry, [True, False] * 5)
     began = time.time_ns() // 1_000_000 - DAYS * 86_400_000

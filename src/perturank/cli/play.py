@@ -12,9 +12,7 @@ from typing import Annotated
 import typer
 
 from perturank import machine
-from perturank.cli.later import corpus, crowd
-from perturank.cli.later import playing as game
-from perturank.cli.printing import progress, to_programs
+from perturank.cli.console import progress, to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
 
@@ -34,15 +32,19 @@ def play(
     """Search the documentation of Python in the browser, click, and watch the ranking learn."""
     began = time.monotonic()
     machine.pin_threads(1)
+    from perturank.play import corpus
+    from perturank.play.crowd import Habit
+    from perturank.play.playing import Playing, Wish
+
     if (ends or as_json) and simulate is None:
         raise BadInput("--exit and --json are about simulated searches", "say how many: --simulate 2000")
     if as_json and not ends:
         raise BadInput("--json prints what came of the simulation", "add --exit, which stops after it")
-    wish = game.Wish(simulate, crowd.Habit(user, rate), beside, seed, port, ends, named_values(changes or [])).checked()
+    wish = Wish(simulate, Habit(user, rate), beside, seed, port, ends, named_values(changes or [])).checked()
     with progress() as bar:
         task = bar.add_task("reading the library")
         documents = corpus.library(lambda done, of: bar.update(task, completed=done, total=of))
-    playing = game.Playing(documents, wish, lambda text: typer.echo(text, err=as_json))
+    playing = Playing(documents, wish, lambda text: typer.echo(text, err=as_json))
     with _chosen(folder) as chosen:
         playing.run(chosen)
     if as_json and playing.outcome is not None:

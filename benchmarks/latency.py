@@ -9,10 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from perturank.bench.effort import Effort
-from perturank.bench.measures import TAIL, Advance, Column, Row, Rows, Section
-from perturank.bench.rounds import TOP, fresh
-from perturank.bench.timing import ready
+from benchmarks.loop import TOP, fresh
+from benchmarks.section import TAIL, Advance, Column, Effort, Row, Rows, Section
 from perturank.core import Query
 
 NAMES = ("p2headrank", "p2neurrank", "p2linrank", "pdgd-linear")
@@ -25,7 +23,7 @@ def columns(effort: Effort) -> tuple[Column, ...]:
     return tuple(Column(f"ms_of_{n}", f"{n:,} docs", "time") for n in effort.documents)
 
 
-def measured(effort: Effort, advance: Advance) -> Rows:
+def measure(effort: Effort, advance: Advance) -> Rows:
     """Return rows for the median and the 99th percentile, with and without the making of the query."""
     rows: Rows = {}
     for name in NAMES:
@@ -51,11 +49,11 @@ def _calls(ranker: Any, n_documents: int) -> dict[str, Callable[[], Any]]:
 def _quantiles(call: Callable[[], Any], seconds: float) -> tuple[float, float]:
     """Return the median and the 99th percentile of as many calls as fit into so many seconds."""
     for _ in range(2):
-        ready(call())
+        jax.block_until_ready(call())  # type: ignore[no-untyped-call]
     times: list[float] = []
     while len(times) < FEWEST or (sum(times) < seconds and len(times) < MOST):
         began = time.perf_counter()
-        ready(call())
+        jax.block_until_ready(call())  # type: ignore[no-untyped-call]
         times.append(time.perf_counter() - began)
     median, last = np.quantile(times, [0.5, 0.99])
     return float(median), float(last)
@@ -67,5 +65,5 @@ SECTION = Section(
     f"one call, {N_FEATURES} features: median, and the 99th percentile (p99)",
     columns,
     lambda effort: len(NAMES) * len(effort.documents),
-    measured,
+    measure,
 )

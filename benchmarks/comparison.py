@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from perturank.bench.measures import ORACLE, TAIL
+from benchmarks.section import ORACLE, TAIL
 
 SLOWER = 1.25
 Verdict = Literal["slower", "faster", "same", "missing", "new"]
@@ -47,7 +47,7 @@ class Comparison:
         return [asdict(change) for change in self.changes]
 
 
-def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> Comparison:
+def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Comparison:
     """Return the comparison of two reports; only sections measured now are looked at."""
     then_numbers = {key: value for key, value in _numbers(before) if key[0] in now["sections"]}
     now_numbers = dict(_numbers(now))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from perturank.cli.later import catalogue, clicks, datasets
-from perturank.cli.printing import table, to_people, to_programs
+from perturank.cli.console import table, to_people, to_programs
 
 if TYPE_CHECKING:
     from perturank.hyperparameters import Settings
@@ -30,6 +29,8 @@ def rankers(
 
     perturank rankers p2headrank
     """
+    from perturank import catalogue
+
     if not name:
         _names("rankers", {name: published.summary for name, published in catalogue.rankers().items()}, as_json)
         return
@@ -52,6 +53,8 @@ def users(as_json: AsJson = False) -> None:
 
     perturank users --json
     """
+    from perturank import clicks
+
     _names("users", clicks.users(), as_json)
 
 
@@ -62,6 +65,8 @@ def data_sets(as_json: AsJson = False) -> None:
 
     perturank datasets
     """
+    from perturank import datasets
+
     _names("data sets", datasets.available(), as_json)
 
 
@@ -78,6 +83,8 @@ def data(
 
     perturank data ~/data/MSLR-WEB10K --fold 2 --json
     """
+    from perturank import datasets
+
     loaded = datasets.load(name_or_path, fold=fold)
     rows = loaded.describe()
     if as_json:

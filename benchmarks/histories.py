@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.loop import TOP, fresh
 from perturank import catalogue, storage
-from perturank.bench.rounds import TOP, fresh
 from perturank.core import Array, Interaction, Query, Ranker
 
 NAME = "p2neurrank"

@@ -1,4 +1,4 @@
-"""`perturank bench --service`: a real service under load, client and learner on the same machine."""
+"""`make bench-service`: a real service under load, client and learner on the same machine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from perturank.bench.load import BINARY, JSON, NEW, Connection, Heard, Load
-from perturank.bench.measures import Column, Part, Row, Rows
+from benchmarks.load import BINARY, JSON, NEW, HttpConnection, Load, Timings
+from benchmarks.section import Column, Row, Rows, SectionResult
 from perturank.errors import BadInput
 
 MODEL = "bench"
@@ -58,7 +58,7 @@ class Scale:
 
 
 @contextlib.contextmanager
-def served(log: str | None, documents: int) -> Iterator[tuple[str, int]]:
+def running_service(log: str | None, documents: int) -> Iterator[tuple[str, int]]:
     """Run `perturank serve` in a folder of its own; yield its address and process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--log", log or "sqlite:///bench.db"]
@@ -96,40 +96,40 @@ def bodies(scale: Scale, kind: str) -> list[bytes]:
     return made
 
 
-async def _made(url: str, scale: Scale) -> None:
-    """Make the model, and wait until everything is compiled."""
+async def _create_model(url: str, scale: Scale) -> None:
+    """Create the model, and wait until everything is compiled."""
     spec = json.dumps({"n_features": scale.features}).encode()  # of the service's default ranker
-    async with Connection.to(url) as connection:
-        await connection.answered("PUT", f"/v1/models/{MODEL}", spec)
+    async with HttpConnection.to(url) as connection:
+        await connection.send("PUT", f"/v1/models/{MODEL}", spec)
         while True:
             with contextlib.suppress(BadInput):
-                if json.loads(await connection.answered("GET", "/readyz"))["to_compile"] == 0:
+                if json.loads(await connection.send("GET", "/readyz"))["to_compile"] == 0:
                     return
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-async def _n_learned(connection: Connection) -> int:
-    return int(json.loads(await connection.answered("GET", f"/v1/models/{MODEL}"))["learned"])
+async def _n_learned(connection: HttpConnection) -> int:
+    return int(json.loads(await connection.send("GET", f"/v1/models/{MODEL}"))["learned"])
 
 
-async def _largest_lag(url: str, heard: Heard, over: asyncio.Event) -> float:
+async def _largest_lag(url: str, timings: Timings, over: asyncio.Event) -> float:
     """Return the longest time between an acknowledged click and the serving of a version that has learned it."""
     worst = 0.0
-    async with Connection.to(url) as connection:
+    async with HttpConnection.to(url) as connection:
         while not over.is_set():
             learned, now = await _n_learned(connection), time.perf_counter()
-            if learned < len(heard.acknowledged):
-                worst = max(worst, now - heard.acknowledged[learned])
+            if learned < len(timings.acknowledged):
+                worst = max(worst, now - timings.acknowledged[learned])
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
     return worst
 
 
-async def _under(load: Load, seconds: float, heard: Heard | None = None) -> tuple[Heard, float]:
-    heard, over = Heard() if heard is None else heard, asyncio.Event()
-    looking = asyncio.create_task(_largest_lag(load.url, heard, over))
-    await load.heard(seconds, heard)
+async def _run(load: Load, seconds: float, timings: Timings | None = None) -> tuple[Timings, float]:
+    timings, over = Timings() if timings is None else timings, asyncio.Event()
+    looking = asyncio.create_task(_largest_lag(load.url, timings, over))
+    await load.run(seconds, timings)
     over.set()
-    return heard, await looking
+    return timings, await looking
 
 
 def _megabytes(pid: int) -> dict[str, float]:
@@ -145,42 +145,43 @@ def _named(pid: int, children: list[str]) -> list[tuple[str, str]]:
     return [("server", str(pid)), *(("learner", child) for child in children[:1])]
 
 
-def _row(heard: Heard, lag: float | None, pid: int) -> Row:
+def _row(timings: Timings, lag: float | None, pid: int) -> Row:
     return Row(
         {
-            "lists_per_second": heard.rate(),
-            "feedback_per_second": len(heard.feedback) / heard.seconds if heard.feedback else None,
-            "median_ms": 1e3 * heard.quantile(0.5),
-            "p99_ms": 1e3 * heard.quantile(0.99),
+            "lists_per_second": timings.rate(),
+            "feedback_per_second": len(timings.feedback) / timings.seconds if timings.feedback else None,
+            "median_ms": 1e3 * timings.quantile(0.5),
+            "p99_ms": 1e3 * timings.quantile(0.99),
             "lag_seconds": lag,
             **_megabytes(pid),
         }
     )
 
 
-def measured(scale: Scale, advance: Callable[[str], None]) -> Part:
-    """Return what the service stands: as many pairs as it can, the rate asked for, the binary form, a soak."""
+def measure_service(scale: Scale, advance: Callable[[str], None]) -> SectionResult:
+    """Load a service: at the rate asked for, with as many pairs as it can, in binary form, in a soak."""
     began = time.perf_counter()
-    with served(scale.log, scale.documents) as (url, pid):
-        rows = asyncio.run(_rows(url, pid, scale, advance))
+    with running_service(scale.log, scale.documents) as (url, pid):
+        rows = asyncio.run(_measure_parts(url, pid, scale, advance))
     title = f"{scale.documents} documents × {scale.features} features, default ranker, learning on, client included"
-    return Part("", title, COLUMNS, rows, time.perf_counter() - began, 0.0)
+    return SectionResult("", title, COLUMNS, rows, time.perf_counter() - began, 0.0)
 
 
-async def _rows(url: str, pid: int, scale: Scale, advance: Callable[[str], None]) -> Rows:
-    await _made(url, scale)
+async def _measure_parts(url: str, pid: int, scale: Scale, advance: Callable[[str], None]) -> Rows:
+    await _create_model(url, scale)
     json_bodies, rows, numbers = bodies(scale, JSON), {}, itertools.count()
     paced = Load(url, MODEL, json_bodies, connections=32, rate=scale.rate, numbers=numbers)
-    heard = Heard()  # goes on through all parts with feedback, so that lag counts from the first click
-    await _under(Load(url, MODEL, json_bodies, connections=4, numbers=numbers), 3.0, heard)
-    async with Connection.to(url) as connection:
-        while await _n_learned(connection) < len(heard.acknowledged):  # the learner may still compile its first lesson
+    timings = Timings()  # goes on through all parts with feedback, so that lag counts from the first click
+    await _run(Load(url, MODEL, json_bodies, connections=4, numbers=numbers), 3.0, timings)
+    async with HttpConnection.to(url) as connection:
+        # The learner may still compile its first update.
+        while await _n_learned(connection) < len(timings.acknowledged):
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
     advance("warm")
 
     async def part(name: str, load: Load, seconds: float) -> None:
-        fresh = Heard(acknowledged=heard.acknowledged)
-        found, lag = await _under(load, seconds, fresh)
+        fresh = Timings(acknowledged=timings.acknowledged)
+        found, lag = await _run(load, seconds, fresh)
         rows[name] = _row(found, lag if load.with_feedback else None, pid)
         advance(name)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +13,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks.section import SectionResult
+from perturank import storage
 from perturank.__about__ import __version__
-from perturank.bench.measures import Part
 from perturank.errors import BadInput
+from perturank.results.manifest import processor
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchmarkReport:
     """A benchmark: the machine and its speed, and the sections by name."""
 
     calibration: Mapping[str, Any]
     machine: Mapping[str, Any]
-    parts: Mapping[str, Part]
+    parts: Mapping[str, SectionResult]
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,7 +58,7 @@ class Report:
 def this_machine() -> dict[str, Any]:
     """Return what the numbers depend on."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cpus": os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),
@@ -66,37 +67,21 @@ def this_machine() -> dict[str, Any]:
     }
 
 
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.machine()
+def write_report(report: Mapping[str, Any], path: Path) -> None:
+    """Write the report as JSON, whole or not at all."""
+    storage.put(path, json.dumps(report, ensure_ascii=False, indent=1, allow_nan=False).encode())
 
 
-def written(report: Mapping[str, Any], path: Path) -> None:
-    """Write the report's JSON beside the path and rename it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as beside:
-        try:
-            json.dump(report, beside, ensure_ascii=False, indent=1, allow_nan=False)
-            beside.close()
-            os.replace(beside.name, path)
-        except BaseException:
-            os.unlink(beside.name)
-            raise
-
-
-def read(path: Path) -> dict[str, Any]:
+def read_report(path: Path) -> dict[str, Any]:
     """Return an earlier report as plain values; anything else is refused."""
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(
-            f"cannot read {path}: {error.strerror}", "give a file that perturank bench has written"
-        ) from None
+        raise BadInput(f"cannot read {path}: {error.strerror}", "give a file that the benchmark has written") from None
     except ValueError:
-        raise BadInput(f"{path} is not JSON", "give a file that perturank bench --json has written") from None
+        raise BadInput(f"{path} is not JSON", "give a file that the benchmark has written") from None
     if not isinstance(old, dict) or not _is_report(old):
-        raise BadInput(f"{path} was not written by perturank bench", "make one with perturank bench --json > FILE")
+        raise BadInput(f"{path} was not written by the benchmark", 'make one with: make bench ARGS="--out FILE"')
     if old["format"] != FORMAT:
         raise BadInput(
             f"{path} has format {old['format']}", f"this version compares with format {FORMAT}; measure again"

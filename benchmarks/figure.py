@@ -1,4 +1,4 @@
-"""Figures: colour-blind safe, labelled where the eye is, written whole or not at all."""
+"""The figure of the cost per round: colour-blind safe, each curve named at its end, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,29 +7,20 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perturank.errors import BadInput
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-try:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-except ImportError:
-    raise BadInput("figures need matplotlib", "pip install 'perturank[figures]'") from None
-
-# Okabe and Ito's palette: distinct under every common colour blindness, and in grey.
-INK = "#333333"
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+from perturank.report.styles import INK, PALETTE
 
 
-def curves(
-    panels: Mapping[str, Mapping[str, Mapping[int, float]]], *, x_label: str, y_label: str, title: str, path: Path
-) -> None:
-    """Draw a panel of named curves {x: y} per entry, both axes logarithmic, each curve named at its end; PNG."""
+def draw_curves(panels: Mapping[str, Mapping[str, Mapping[int, float]]], path: Path) -> None:
+    """Write a PNG: a panel of named curves {round: milliseconds} per entry, both axes logarithmic."""
     figure = Figure(figsize=(4.6 * len(panels) + 0.4, 4.0), layout="constrained")
     names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
     values = [y for curves in panels.values() for curve in curves.values() for y in curve.values()]
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for panel, (heading, curves) in zip(axes, panels.items(), strict=True):
-        panel.set(xscale="log", yscale="log", xlabel=x_label, ylim=(min(values) / 1.6, max(values) * 1.6))
+        panel.set(xscale="log", yscale="log", xlabel="round t", ylim=(min(values) / 1.6, max(values) * 1.6))
         panel.set_title(heading, loc="left", fontsize=9, color=INK)
         for name, curve in curves.items():
             colour = PALETTE[names.index(name) % len(PALETTE)]
@@ -38,12 +29,10 @@ def curves(
         panel.tick_params(labelcolor=INK, labelsize=8)
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel(y_label, color=INK)
-    figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold")
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
+    axes[0].set_ylabel("milliseconds per round", color=INK)
+    figure.suptitle(
+        "Cost of a round: rank, click and learn", x=0.01, ha="left", color=INK, fontsize=11, fontweight="bold"
+    )
     written = path.with_suffix(".part")
     figure.savefig(written, format="png", dpi=150)
     os.replace(written, path)

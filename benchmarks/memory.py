@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks import child
+from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
 from perturank import catalogue
-from perturank.bench import child
-from perturank.bench.effort import Effort
-from perturank.bench.measures import Advance, Column, Row, Rows, Section
 
 COLUMNS = (
     Column("state_mb", "ranker", "size", "{:,.1f}"),
@@ -15,13 +14,15 @@ COLUMNS = (
 )
 
 
-def measured(effort: Effort, advance: Advance) -> Rows:
+def measure(effort: Effort, advance: Advance) -> Rows:
     """Return a row per ranker."""
     rows: Rows = {}
-    jobs = [child.Job(catalogue.published(name).name, (0,), effort.rounds, effort.seconds) for name in effort.memory_of]
-    for name, outcome in zip(effort.memory_of, child.outcomes(jobs, effort.patience), strict=True):
-        rows[name] = Row(note=outcome.failure and f"{name}: {outcome.failure}")
-        for found in outcome.measured:
+    workloads = [
+        child.Workload(catalogue.published(name).name, (0,), effort.rounds, effort.seconds) for name in effort.memory_of
+    ]
+    for name, measurement in zip(effort.memory_of, child.run_children(workloads, effort.patience), strict=True):
+        rows[name] = Row(note=measurement.failure and f"{name}: {measurement.failure}")
+        for found in measurement.values:
             sizes = {f"{what}_mb": found[f"{what}_bytes"] / 1e6 for what in ("state", "compiled", "peak")}
             rows[name].values |= {**sizes, "rounds": found["rounds"]}
         advance(name)
@@ -34,5 +35,5 @@ SECTION = Section(
     "arrays of the ranker with room for the rounds; the process before the first round and at its peak",
     lambda effort: COLUMNS,
     lambda effort: len(effort.memory_of),
-    measured,
+    measure,
 )

@@ -9,15 +9,16 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from oracles.rankers.network_history import P2NeurRank
 
+from benchmarks import histories
+from benchmarks.loop import SEED, TOP, Loop, fresh, world_of
+from benchmarks.oracle import OracleLoop
+from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
 from perturank import catalogue, clicks, datasets
-from perturank.bench import filling, plain
-from perturank.bench.effort import Effort
-from perturank.bench.measures import Advance, Column, Row, Rows, Section
-from perturank.bench.rounds import SEED, TOP, Play, fresh, world_of
-from perturank.bench.timing import clock
 from perturank.datasets import Dataset, Fold
 from perturank.simulation import World
+from perturank.sweeps.speed import clock
 
 WHOLE, BUDGET, LINEAR = "p2neurrank, whole history", "p2neurrank, budget", "p2linrank, whole history"
 HEADS = "p2headrank, budget"
@@ -45,7 +46,7 @@ def key(t: int) -> str:
     return f"ms_at_{t}"
 
 
-def measured(effort: Effort, advance: Advance) -> Rows:
+def measure(effort: Effort, advance: Advance) -> Rows:
     """Return a row per ranker and number of queries, and one for the oracle."""
     rows: Rows = {}
     pairs_a_round = 0.0
@@ -56,7 +57,7 @@ def measured(effort: Effort, advance: Advance) -> Rows:
         # The first of the same queries: the data's shapes stay, and with them some compiled programs.
         few = eqx.tree_at(lambda w: w.shelf.n_queries, world, jnp.asarray(n_queries))
         for t, filled, times in _followed(few, fold, effort):
-            documents, pairs = filling.sizes(filled)
+            documents, pairs = histories.sizes(filled)
             pairs_a_round = max(pairs_a_round, pairs / t)
             seen.append(f"{documents:,} documents and {pairs:,} pairs at {t:,}")
             for label, seconds in times.items():
@@ -114,61 +115,59 @@ def _followed(world: World, fold: Fold, effort: Effort) -> Iterator[tuple[int, A
         HEADS: fresh("p2headrank", fold.n_features),
         LINEAR: fresh("p2linrank", fold.n_features),
     }
-    filler = Play(world, filling.small(fold.n_features).with_room(ROOM, TOP))
+    filler = Loop(world, histories.small(fold.n_features).with_room(ROOM, TOP))
     for t in all_rounds(effort):
         filler = _filled(filler, t)
         timed = followed if t in effort.at else {label: followed[label] for label in (BUDGET, HEADS)}
         times = {
-            label: _seconds(telling, filling.moved(filler.ranker, ranker), t, effort) for label, ranker in timed.items()
+            label: _seconds(telling, histories.moved(filler.ranker, ranker), t, effort)
+            for label, ranker in timed.items()
         }
         yield t, filler.ranker, times
 
 
-def _filled(filler: Play, t: int) -> Play:
+def _filled(filler: Loop, t: int) -> Loop:
     """Return the small network after round t."""
     while filler.round < t:
         n = min(ROOM, t - filler.round)
         grown = filler.ranker.with_room(n, TOP)
-        filler = filler if grown is filler.ranker else Play(filler.world, grown, filler.round)
-        filler.on(n)
+        filler = filler if grown is filler.ranker else Loop(filler.world, grown, filler.round)
+        filler.run(n)
     return filler
 
 
 def _seconds(world: World, ranker: Any, t: int, effort: Effort) -> float:
     """Return the seconds of a round after round t."""
-    play = Play(world, ranker.with_room(ROOM, TOP), t)
-    guess = play.on(WARM_UP) / WARM_UP
+    loop = Loop(world, ranker.with_room(ROOM, TOP), t)
+    guess = loop.run(WARM_UP) / WARM_UP
     n = max(1, min(MOST // LAPS, int(effort.seconds / LAPS / guess)))
-    return min(play.on(n) / n for _ in range(LAPS))  # the best lap: others disturb, and never help
+    return min(loop.run(n) / n for _ in range(LAPS))  # the best lap: others disturb, and never help
 
 
 def _oracle(fold: Fold, pairs_a_round: float, effort: Effort, advance: Advance) -> Row:
     """Return the oracle's time per round with as many pairs as t rounds have told: it shares none of them."""
-    row, module = Row(), plain.rankers()
+    row = Row(note=f"the oracle was given {pairs_a_round:,.1f} pairs a round")
     settings = catalogue.published("p2neurrank").settings.changed(budget=None).as_dict()
     for t in effort.at:
-        if module is not None:
-            rng = np.random.default_rng(SEED)
-            ranker = module.started("p2neurrank", fold.n_features, settings, rng)
-            n, x = round(pairs_a_round * t), fold.train.features
-            ends = rng.integers(len(x), size=(2, n))
-            ranker.remember(x[ends[0]].astype(np.float64), x[ends[1]].astype(np.float64), np.ones(n))
-            play = plain.PlainPlay(module, ranker, fold.train, fold.n_grades)
-            row.values[key(t)] = 1e3 * _seconds_of_a_lesson(play, effort.seconds)
+        rng = np.random.default_rng(SEED)
+        ranker = P2NeurRank(fold.n_features, settings, rng)
+        n, x = round(pairs_a_round * t), fold.train.features
+        ends = rng.integers(len(x), size=(2, n))
+        ranker.remember(x[ends[0]].astype(np.float64), x[ends[1]].astype(np.float64), np.ones(n))
+        row.values[key(t)] = 1e3 * _seconds_of_an_update(ranker, fold, effort.seconds)
         advance(f"oracle, round {t:,}")
-    row.note = plain.ABSENT if module is None else f"the oracle was given {pairs_a_round:,.1f} pairs a round"
     return row
 
 
-def _seconds_of_a_lesson(play: plain.PlainPlay, seconds: float) -> float:
+def _seconds_of_an_update(ranker: P2NeurRank, fold: Fold, seconds: float) -> float:
     """Return the shortest round that tells a pair, of as many as fit into so many seconds."""
-    lessons: list[float] = []
-    while sum(lessons) < seconds:
-        before, began = len(play.ranker.weight), clock()
-        play.round()
-        if len(play.ranker.weight) > before:
-            lessons.append(clock() - began)
-    return min(lessons)
+    loop, times = OracleLoop(ranker, fold.train, fold.n_grades), list[float]()
+    while sum(times) < seconds:
+        before, began = len(ranker.weight), clock()
+        loop.run_round()
+        if len(ranker.weight) > before:
+            times.append(clock() - began)
+    return min(times)
 
 
 SECTION = Section(
@@ -177,5 +176,5 @@ SECTION = Section(
     "time per round at round t, of rounds that tell a pair; the history was learned by a small network",
     columns,
     lambda effort: len(all_rounds(effort)) * len(effort.queries) + len(effort.at),
-    measured,
+    measure,
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perturank import catalogue, clicks
-from perturank.bench.timing import clock
 from perturank.core import Ranker
 from perturank.datasets import Dataset
 from perturank.hyperparameters import Settings
 from perturank.simulation import LONGEST_CHUNK, START, Shelf, World, rounds_done, streams
+from perturank.sweeps.speed import clock
 
 TOP = 10
 SEED = 1
@@ -28,7 +28,7 @@ def fresh(name: str, n_features: int, settings: Settings | None = None) -> Ranke
 
 
 @dataclass
-class Play:
+class Loop:
     """A ranker among its users: the loop is compiled at the start, and no timed round compiles anything."""
 
     world: World
@@ -38,8 +38,8 @@ class Play:
     def __post_init__(self) -> None:
         self.ranker = rounds_done(self.world, self.ranker, self.round, 0)[0]
 
-    def on(self, n: int) -> float:
-        """Play n more rounds; return their seconds."""
+    def run(self, n: int) -> float:
+        """Run n more rounds; return their seconds."""
         began = clock()
         while n > 0:
             step = min(n, LONGEST_CHUNK)
@@ -48,13 +48,13 @@ class Play:
             n -= step
         return clock() - began
 
-    def for_seconds(self, seconds: float, most: int) -> tuple[int, float]:
-        """Play until so many seconds have passed or so many rounds are done; return rounds and seconds."""
+    def run_for(self, seconds: float, most: int) -> tuple[int, float]:
+        """Run until so many seconds have passed or so many rounds are done; return rounds and seconds."""
         n, spent = 0, 0.0
         step = 1
         while n < most and spent < seconds:
             step = min(step, most - n)
-            spent += self.on(step)
+            spent += self.run(step)
             n += step
             step = max(1, min(4 * step, int(n * (seconds - spent) / max(spent, 1e-9) / 2)))
         return n, spent

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from oracles.rankers import started
 
+from benchmarks.loop import SEED, TOP, USER, Loop, fresh, world_of
+from benchmarks.oracle import OracleLoop
+from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
 from perturank import catalogue, datasets
-from perturank.bench import plain
-from perturank.bench.effort import Effort
-from perturank.bench.measures import Advance, Column, Row, Rows, Section
-from perturank.bench.rounds import SEED, TOP, USER, Play, fresh, world_of
 from perturank.hyperparameters import Settings
 from perturank.simulation import World
 
@@ -54,7 +54,7 @@ def cases(effort: Effort) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def measured(effort: Effort, advance: Advance) -> Rows:
+def measure(effort: Effort, advance: Advance) -> Rows:
     """Return one row per case."""
     fold = datasets.load(DATA)
     world = world_of(fold.train, fold.n_grades)
@@ -64,9 +64,7 @@ def measured(effort: Effort, advance: Advance) -> Rows:
         row = rows[case.label] = Row({"rounds_per_second": n / seconds, "to_round": n})
         advance(case.label)
         oracle = _oracle(case, fold, effort)
-        if oracle is None:
-            row.note = plain.ABSENT
-        else:
+        if oracle is not None:
             n_plain, seconds_plain = oracle
             row.values |= {
                 "oracle_rounds_per_second": n_plain / seconds_plain,
@@ -81,8 +79,8 @@ def _best_pass(world: World, case: Case, n_features: int, effort: Effort) -> tup
     """Return rounds and seconds of the best of a few passes over the same rounds."""
     best, spent = (0, float("inf")), 0.0
     for _ in range(PASSES):
-        play = Play(world, fresh(case.ranker, n_features, case.settings).with_room(effort.rounds, TOP))
-        done = play.for_seconds(LONGER * effort.seconds, effort.rounds)
+        loop = Loop(world, fresh(case.ranker, n_features, case.settings).with_room(effort.rounds, TOP))
+        done = loop.run_for(LONGER * effort.seconds, effort.rounds)
         best = max(best, done, key=lambda pair: pair[0] / pair[1])
         spent += done[1]
         if spent >= LONGER * effort.seconds:
@@ -91,13 +89,10 @@ def _best_pass(world: World, case: Case, n_features: int, effort: Effort) -> tup
 
 
 def _oracle(case: Case, fold: datasets.Fold, effort: Effort) -> tuple[int, float] | None:
-    module = plain.rankers()
-    if module is None:
-        return None
-    ranker = module.started(case.ranker, fold.n_features, case.settings.as_dict(), np.random.default_rng(SEED))
+    ranker = started(case.ranker, fold.n_features, case.settings.as_dict(), np.random.default_rng(SEED))
     if ranker is None:
         return None
-    return plain.PlainPlay(module, ranker, fold.train, fold.n_grades).for_seconds(effort.seconds, effort.rounds)
+    return OracleLoop(ranker, fold.train, fold.n_grades).run_for(effort.seconds, effort.rounds)
 
 
 SECTION = Section(
@@ -106,6 +101,6 @@ SECTION = Section(
     f"rank, click and learn: {DATA} data, {USER} users",
     lambda effort: COLUMNS,
     lambda effort: 2 * len(cases(effort)),
-    measured,
+    measure,
     "an oracle that got less far met a shorter history: its rate is that of its cheapest rounds",
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from perturank.bench import child
-from perturank.bench.effort import Effort
-from perturank.bench.growth import exponent
-from perturank.bench.measures import Advance, Column, Row, Rows, Section
+from benchmarks import child
+from benchmarks.growth import exponent
+from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
 
 NAMES = ("p2linrank", "pairrank")
 MOST = 20  # rounds
@@ -22,17 +21,17 @@ def columns(effort: Effort) -> tuple[Column, ...]:
     )
 
 
-def measured(effort: Effort, advance: Advance) -> Rows:
+def measure(effort: Effort, advance: Advance) -> Rows:
     """Return a row per ranker; what was not done in time says so."""
     rows: Rows = {}
     for name in NAMES:
         row = rows[name] = Row()
-        outcome = child.outcome(child.Job(name, effort.dimensions, MOST, effort.seconds), effort.patience)
-        for d, found in zip(effort.dimensions, outcome.measured, strict=False):
+        measurement = child.run_child(child.Workload(name, effort.dimensions, MOST, effort.seconds), effort.patience)
+        for d, found in zip(effort.dimensions, measurement.values, strict=False):
             row.values[f"ms_at_d_{d}"] = 1e3 * found["seconds"] / found["rounds"]
             row.values |= {"rounds": found["rounds"], "peak_mb": found["peak_bytes"] / 1e6}
         row.values["exponent"] = exponent({d: row.values.get(f"ms_at_d_{d}") for d in effort.dimensions})
-        row.note = outcome.failure and f"{name}: {outcome.failure}"
+        row.note = measurement.failure and f"{name}: {measurement.failure}"
         advance(name)
     return rows
 
@@ -43,5 +42,5 @@ SECTION = Section(
     "time per round against the number of features d; 8 queries of 20 documents",
     columns,
     lambda effort: len(NAMES),
-    measured,
+    measure,
 )

@@ -9,9 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from perturank import machine
-from perturank.cli.later import keys as keyring
-from perturank.cli.later import starting
-from perturank.cli.printing import to_programs
+from perturank.cli.console import to_programs
 from perturank.service.settings import settled
 
 File = Annotated[Path | None, typer.Option("--settings", help="TOML file with a table [serve].")]
@@ -45,6 +43,8 @@ def serve(
     if show_settings:
         to_programs(settings.shown())
         return
+    from perturank.service import starting  # last: the settings can be shown without loading JAX
+
     starting.serve(settings.checked(), typer.echo)
 
 
@@ -59,6 +59,8 @@ def add(
     model: Annotated[list[str] | None, typer.Option(help="Only for this model; may be given twice.")] = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
+    from perturank.service import keys as keyring
+
     scopes: tuple[Literal["serve", "admin"], ...] = keyring.checked_scopes(scope or ["serve"])
     typer.echo(keyring.add_key(file, name, scopes, tuple(model) if model else None))
 
@@ -66,5 +68,7 @@ def add(
 @key_commands.command("list")
 def listed(file: Annotated[Path, typer.Option("--keys", help="File of keys.")] = Path("perturank.keys")) -> None:
     """Print the keys' names and what they may do."""
+    from perturank.service import keys as keyring
+
     for key in keyring.read_keys(file):
         to_programs({"name": key.name, "scopes": key.scopes, "models": key.models})

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
 from perturank import datasets
-from perturank.bench.effort import Effort
-from perturank.bench.measures import Advance, Column, Row, Rows, Section
-from perturank.bench.timing import clock
+from perturank.sweeps.speed import clock
 
 N_FEATURES = 136
 N_DOCUMENTS = 100  # a query
@@ -26,7 +25,7 @@ COLUMNS = (
 )
 
 
-def measured(effort: Effort, advance: Advance) -> Rows:
+def measure(effort: Effort, advance: Advance) -> Rows:
     """Return a row for the text and one for the cache; every feature is read, not only mapped."""
     rows: Rows = {}
     with tempfile.TemporaryDirectory() as folder, _cache_in(Path(folder) / "cache"):
@@ -81,5 +80,5 @@ SECTION = Section(
     "one file of text, first parsed, then opened from the cache",
     lambda effort: COLUMNS,
     lambda e: 3,
-    measured,
+    measure,
 )

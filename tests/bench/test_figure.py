@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from perturank import figures
+from benchmarks.figure import draw_curves
 
 
 def saved(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], None]) -> Figure:
@@ -33,9 +33,7 @@ def test_curves_are_a_png_with_every_name_at_the_end_of_its_curve(
         heading: {name: {100: 1.0 + i / 100, 5000: 2.0 + i / 100} for i, name in enumerate(names)}
         for heading in ("300 queries", "6,000 queries")
     }
-    figure = saved(
-        monkeypatch, lambda: figures.curves(panels, x_label="t", y_label="ms", title="T", path=tmp_path / "c.png")
-    )
+    figure = saved(monkeypatch, lambda: draw_curves(panels, tmp_path / "c.png"))
     assert [path.name for path in tmp_path.iterdir()] == ["c.png"]  # nothing half-written stays
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() in names]

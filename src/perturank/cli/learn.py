@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perturank import machine
-from perturank.cli.later import opening as logs
-from perturank.cli.later import replaying, running, snapshots, spec, storage
-from perturank.cli.printing import to_programs
+from perturank.cli.console import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
 from perturank.service import children
@@ -42,10 +40,13 @@ def learn(
 ) -> None:
     """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
     machine.pin_threads(threads)
+    from perturank.service import running
+    from perturank.service.log.opening import open_log
+
     if not once:
         machine.keep_freed_memory()
     retention = Retention.of(keep, keep_impressions)
-    opened = logs.open_log(log)
+    opened = open_log(log)
     try:
         learner = running.learn(opened, once=once, with_parent=with_parent, retention=retention)
     finally:
@@ -81,6 +82,9 @@ def replay(
     if with_parent:
         children.stay_with_parent()
     machine.pin_threads(threads)
+    from perturank.service.log.opening import open_log
+    from perturank.service.spec import Spec
+
     if verify and (ranker is not None or at is not None):
         raise BadInput("--verify compares with the newest version", "leave out --at and --ranker")
     if version is not None and (verify or at is not None or ranker is not None):
@@ -88,11 +92,11 @@ def replay(
     if changes and ranker is None:
         raise BadInput("--set changes another ranker", "name it with --ranker")
     try:
-        with contextlib.closing(logs.open_log(log)) as opened:
+        with contextlib.closing(open_log(log)) as opened:
             if version is not None:
                 _write_version(opened, model, version, out)
             else:
-                instead = None if ranker is None else spec.Spec.other(ranker, named_values(changes or []), seed)
+                instead = None if ranker is None else Spec.other(ranker, named_values(changes or []), seed)
                 _write_replayed(opened, model, at, instead, verify, out)
     except Refused as refused:
         if not with_parent:
@@ -103,6 +107,8 @@ def replay(
 
 def _write_version(opened: Log, model: str, version: int, out: Path | None) -> None:
     """Rebuild a published version, as the service gives it in a file."""
+    from perturank.service import replaying, snapshots
+
     rebuilt = replaying.whole(opened, model, version)
     if out is not None:
         _write(snapshots.file_bytes(rebuilt, model, version), out)
@@ -114,6 +120,8 @@ def _write_replayed(
     opened: Log, model: str, at: int | None, instead: Spec | None, verify: bool, out: Path | None
 ) -> None:
     """Follow the log to a position or to its end, and say what was met; what differs is told by the exit code."""
+    from perturank.service import replaying, snapshots
+
     report = replaying.rebuilt(opened, model, at=at, instead=instead)
     whole = report.differs is None and (not verify or replaying.same_as_stored(opened, report))
     state = report.state
@@ -138,6 +146,8 @@ def _write_replayed(
 
 
 def _write(content: bytes, out: Path) -> None:
+    from perturank import storage
+
     if out == STDOUT:
         typer.echo(content, nl=False)
     else:

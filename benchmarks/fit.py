@@ -13,14 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import histories
+from benchmarks.loop import TOP, fresh
+from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
+from benchmarks.timing import calibrate
 from perturank import catalogue
-from perturank.bench import filling
-from perturank.bench.calibration import calibrated
-from perturank.bench.effort import Effort
-from perturank.bench.measures import Advance, Column, Row, Rows, Section
-from perturank.bench.rounds import TOP, fresh
-from perturank.bench.timing import shortest
 from perturank.core import Interaction, Query
+from perturank.sweeps.speed import shortest
 
 N_FEATURES = 136
 MANY = 10_000  # documents from which few steps are long enough to time
@@ -44,27 +43,27 @@ def flops(n_documents: int, n_rankers: int, widths: tuple[int, ...], n_features:
     return float(n_documents * n_rankers * (2 * p + 2 * p + 2 * (p - n_features * widths[0])))
 
 
-def measured(effort: Effort, advance: Advance) -> Rows:
+def measure(effort: Effort, advance: Advance) -> Rows:
     """Return one row per size of history and ensemble."""
     rows: Rows = {}
     for n_documents in effort.fit_documents:
-        filled = filling.remembering(n_documents, N_FEATURES)
+        filled = histories.remembering(n_documents, N_FEATURES)
         for n_rankers in effort.fit_rankers:
             # The peak is measured beside every number: a busy machine's speed changes within seconds.
-            peak = calibrated(effort.seconds / 4)["gflops"]
+            peak = calibrate(effort.seconds / 4)["gflops"]
             seconds = _seconds_a_step(filled, n_documents, n_rankers, effort)
             rate = flops(n_documents, n_rankers, effort.widths, N_FEATURES) / seconds / 1e9
             values = {"milliseconds": 1e3 * seconds, "gflops": rate, "share_of_peak": rate / peak}
-            rows[f"N = {n_rankers}, {n_documents:,} documents"] = Row({**values, "pairs": filling.sizes(filled)[1]})
+            rows[f"N = {n_rankers}, {n_documents:,} documents"] = Row({**values, "pairs": histories.sizes(filled)[1]})
             advance(f"N = {n_rankers}, {n_documents:,} documents")
     return rows
 
 
 def _seconds_a_step(filled: object, n_documents: int, n_rankers: int, effort: Effort) -> float:
     n_steps = 3 if n_documents >= MANY else 10
-    entry = catalogue.published(filling.NAME)
+    entry = catalogue.published(histories.NAME)
     settings = entry.settings.changed(budget=None, n_steps=n_steps, n_rankers=n_rankers, widths=effort.widths)
-    ranker = filling.moved(filled, fresh(filling.NAME, N_FEATURES, settings))
+    ranker = histories.moved(filled, fresh(histories.NAME, N_FEATURES, settings))
     rows = jax.random.uniform(jax.random.key(0), (TOP, N_FEATURES))
     shown = Query.of(rows, ids=np.arange(TOP)).take(jnp.arange(TOP))  # the first list once more
     interaction = Interaction(shown, jnp.arange(TOP) % 2 == 0, None)
@@ -78,5 +77,5 @@ SECTION = Section(
     "p2neurrank, one step on the whole history",
     lambda effort: COLUMNS,
     lambda effort: len(effort.fit_documents) * len(effort.fit_rankers),
-    measured,
+    measure,
 )

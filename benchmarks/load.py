@@ -19,7 +19,7 @@ BINARY, JSON = "application/msgpack", "application/json"
 NEW = b"0.9999999"  # stands in a body for a number that no other request has
 
 
-class Connection:
+class HttpConnection:
     """One kept connection: a request at a time."""
 
     def __init__(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -27,7 +27,7 @@ class Connection:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, url: str) -> AsyncIterator[Connection]:
+    async def to(cls, url: str) -> AsyncIterator[HttpConnection]:
         """Open a connection to the service."""
         parts = urlsplit(url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
@@ -46,8 +46,8 @@ class Connection:
         )
         return "\r\n".join((*lines, "", "")).encode()
 
-    async def answered(self, method: str, path: str, body: bytes = b"", kind: str = JSON) -> bytes:
-        """Return the body of the answer; a refusal ends the measurement."""
+    async def send(self, method: str, path: str, body: bytes = b"", kind: str = JSON) -> bytes:
+        """Send a request and return the body of the answer; a refusal ends the measurement."""
         self._writer.write(self.head(method, path, kind, len(body)) + body)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = head.lower().index(b"content-length:") + 15
@@ -58,7 +58,7 @@ class Connection:
 
 
 @dataclass
-class Heard:
+class Timings:
     """When each request was due and how long its answer took, in seconds; `acknowledged` are times of feedback."""
 
     rank: list[float] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Heard:
 
 @dataclass
 class Load:
-    """Who asks for what, how often: `rate` pairs a second; None: each connection as fast as it is answered."""
+    """Who sends what, how often: `rate` pairs a second; None: each connection as fast as it is answered."""
 
     url: str
     model: str
@@ -89,16 +89,16 @@ class Load:
     numbers: Iterator[int] = field(default_factory=itertools.count)
     _turn: int = 0
 
-    async def heard(self, seconds: float, into: Heard | None = None) -> Heard:
-        """Return what was heard in so many seconds."""
-        heard, began = into or Heard(), time.perf_counter()
+    async def run(self, seconds: float, into: Timings | None = None) -> Timings:
+        """Send requests for so many seconds and return their timings."""
+        timings, began = into or Timings(), time.perf_counter()
         self._turn = 0
-        await asyncio.gather(*[self._asks(heard, began, began + seconds) for _ in range(self.connections)])
-        heard.seconds += time.perf_counter() - began
-        return heard
+        await asyncio.gather(*[self._run_connection(timings, began, began + seconds) for _ in range(self.connections)])
+        timings.seconds += time.perf_counter() - began
+        return timings
 
-    async def _asks(self, heard: Heard, began: float, end: float) -> None:
-        async with Connection.to(self.url) as connection:
+    async def _run_connection(self, timings: Timings, began: float, end: float) -> None:
+        async with HttpConnection.to(self.url) as connection:
             while True:
                 turn = self._turn
                 self._turn += 1
@@ -107,19 +107,19 @@ class Load:
                     return
                 await asyncio.sleep(max(due - time.perf_counter(), 0))
                 body = self.bodies[turn % len(self.bodies)].replace(NEW, b"0.%07d" % next(self.numbers))
-                await self._pair(connection, heard, due, body, turn)
+                await self._send_pair(connection, timings, due, body, turn)
 
-    async def _pair(self, connection: Connection, heard: Heard, due: float, body: bytes, turn: int) -> None:
+    async def _send_pair(self, connection: HttpConnection, into: Timings, due: float, body: bytes, turn: int) -> None:
         path = f"/v1/models/{self.model}"
-        answer = await connection.answered("POST", f"{path}/rank", body, self.kind)
-        heard.rank.append(time.perf_counter() - due)
+        answer = await connection.send("POST", f"{path}/rank", body, self.kind)
+        into.rank.append(time.perf_counter() - due)
         if not self.with_feedback:
             return
         shown = json.loads(answer)
         clicks = [shown["ranking"][turn % 3]["id"]]
         said = json.dumps({"impression": shown["impression"], "clicks": clicks, "final": True}).encode()
         sent = time.perf_counter()
-        await connection.answered("POST", f"{path}/feedback", said)
+        await connection.send("POST", f"{path}/feedback", said)
         now = time.perf_counter()
-        heard.feedback.append(now - sent)
-        heard.acknowledged.append(now)
+        into.feedback.append(now - sent)
+        into.acknowledged.append(now)

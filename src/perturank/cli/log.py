@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from perturank import machine
-from perturank.cli.later import compacting, erasing, exporting, opening, verifying
-from perturank.cli.learning import DEFAULT_LOG, KeepImpressions, KeepSpan, LogUrl
-from perturank.cli.printing import table, to_people, to_programs
+from perturank.cli.console import table, to_people, to_programs
+from perturank.cli.learn import DEFAULT_LOG, KeepImpressions, KeepSpan, LogUrl
 from perturank.errors import BadInput
 from perturank.service.retention import Retention
 from perturank.service.settings import without_password
@@ -26,7 +25,10 @@ def export(
     features: Annotated[bool, typer.Option("--features", help="With the shown documents' features.")] = False,
 ) -> None:
     """Print every record in order."""
-    opened = opening.open_log(log)
+    from perturank.service import exporting
+    from perturank.service.log.opening import open_log
+
+    opened = open_log(log)
     try:
         for record in opened.read(after=after, model=model):
             to_programs(exporting.exported(record, opened.secret, with_features=features))
@@ -37,7 +39,10 @@ def export(
 @log_commands.command("verify")
 def verify(log: LogUrl = DEFAULT_LOG) -> None:
     """Check order, references, feedback and stored versions; exit code 1: something is wrong."""
-    opened = opening.open_log(log)
+    from perturank.service import compacting, verifying
+    from perturank.service.log.opening import open_log
+
+    opened = open_log(log)
     try:
         found = list(verifying.faults(opened))
         n = opened.tail() - compacting.n_removed(opened)
@@ -61,10 +66,13 @@ def compact(
 ) -> None:
     """Make old records into a base, where replay begins; exit code 1: a learner has still to take them out."""
     machine.pin_threads(threads)
+    from perturank.service import compacting
+    from perturank.service.log.opening import open_log
+
     retention = Retention.of(keep, keep_impressions)
     if retention is None:
         raise BadInput("nothing says how much is to be kept", "give --keep 30d or --keep-impressions 100000")
-    opened = opening.open_log(log)
+    opened = open_log(log)
     try:
         before = opened.size()
         names = [model] if model is not None else compacting.known(opened)
@@ -91,7 +99,10 @@ def erase(
 ) -> None:
     """Take every impression and click of a source out of the log; exit code 1: a learner has still to do it."""
     machine.pin_threads(threads)
-    opened = opening.open_log(log)
+    from perturank.service import erasing
+    from perturank.service.log.opening import open_log
+
+    opened = open_log(log)
     try:
         wishes = erasing.wish(opened, source, model)
         done = erasing.carried_out(opened, wishes, wait)
@@ -108,7 +119,10 @@ def show(
     log: LogUrl = DEFAULT_LOG, n: Annotated[int, typer.Option(help="The last so many records.", min=1)] = 20
 ) -> None:
     """Print the last records and how many there are of each kind."""
-    opened = opening.open_log(log)
+    from perturank.service import compacting, exporting
+    from perturank.service.log.opening import open_log
+
+    opened = open_log(log)
     try:
         tail, size = opened.tail(), opened.size()
         listed = table(

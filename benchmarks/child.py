@@ -19,8 +19,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from benchmarks.loop import TOP, Loop, fresh, world_of
 from perturank import datasets
-from perturank.bench.rounds import TOP, Play, fresh, world_of
 from perturank.datasets import Dataset
 
 N_GRADES = 5
@@ -28,8 +28,8 @@ BUSY = 5  # times the processor time that a busy machine may take
 
 
 @dataclass(frozen=True)
-class Job:
-    """What the process plays: made-up data with each of these numbers of features; 0 is the embedded data."""
+class Workload:
+    """What the process runs: made-up data with each of these numbers of features; 0 is the embedded data."""
 
     ranker: str
     dimensions: tuple[int, ...]
@@ -38,19 +38,19 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Measurement:
     """What was measured of each dimension, in order; where not of all, `failure` says why."""
 
-    measured: tuple[dict[str, float], ...]
+    values: tuple[dict[str, float], ...]
     failure: str = ""
 
 
-def outcome(job: Job, patience: float) -> Outcome:
-    """Return what a process of its own measured within so many seconds of processor time."""
-    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
-    program = "from perturank.bench.child import main; main()"
+def run_child(workload: Workload, patience: float) -> Measurement:
+    """Run the workload in a process of its own, for at most so many seconds of processor time."""
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    program = "from benchmarks.child import main; main()"
     started = subprocess.Popen(
-        [sys.executable, "-c", program, json.dumps(asdict(job)), str(patience)],
+        [sys.executable, "-c", program, json.dumps(asdict(workload)), str(patience)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,10 +65,10 @@ def outcome(job: Job, patience: float) -> Outcome:
                 raise
             printed, _ = started.communicate()
             errors = f"not done after {BUSY * patience:g} s"
-    measured = tuple(json.loads(line) for line in printed.splitlines() if line.endswith("}"))
+    values = tuple(json.loads(line) for line in printed.splitlines() if line.endswith("}"))
     if started.returncode == 0:
-        return Outcome(measured)
-    return Outcome(measured, _failure(started.returncode, errors, patience))
+        return Measurement(values)
+    return Measurement(values, _failure(started.returncode, errors, patience))
 
 
 def _failure(code: int, errors: str, patience: float) -> str:
@@ -78,10 +78,10 @@ def _failure(code: int, errors: str, patience: float) -> str:
     return last or ("killed: out of memory?" if code == -signal.SIGKILL else f"ended with code {code}")
 
 
-def outcomes(jobs: Sequence[Job], patience: float) -> Iterator[Outcome]:
-    """Yield the outcome of every job, as many at a time as there are processors: of use where no time is read."""
+def run_children(workloads: Sequence[Workload], patience: float) -> Iterator[Measurement]:
+    """Run every workload, as many at a time as there are processors: for measurements of anything but time."""
     with ThreadPoolExecutor(os.cpu_count()) as waiting:
-        yield from waiting.map(partial(outcome, patience=patience), jobs)
+        yield from waiting.map(partial(run_child, patience=patience), workloads)
 
 
 def made_up(n_features: int, n_queries: int = 8, n_documents: int = 20) -> Dataset:
@@ -92,13 +92,13 @@ def made_up(n_features: int, n_queries: int = 8, n_documents: int = 20) -> Datas
     return Dataset.from_arrays(x, grades, group=[n_documents] * n_queries, normalise=False)
 
 
-def played(job: Job, n_features: int) -> dict[str, float]:
-    """Play in this process; return seconds, rounds and bytes."""
+def run_here(workload: Workload, n_features: int) -> dict[str, float]:
+    """Run in this process; return seconds, rounds and bytes."""
     data = made_up(n_features) if n_features else datasets.load("synthetic").train
-    play = Play(world_of(data, N_GRADES), fresh(job.ranker, data.n_features).with_room(job.rounds, TOP))
+    loop = Loop(world_of(data, N_GRADES), fresh(workload.ranker, data.n_features).with_room(workload.rounds, TOP))
     before = peak_bytes()
-    n, seconds = play.for_seconds(job.seconds, job.rounds)
-    arrays = jax.tree.leaves(eqx.filter(play.ranker, eqx.is_array))
+    n, seconds = loop.run_for(workload.seconds, workload.rounds)
+    arrays = jax.tree.leaves(eqx.filter(loop.ranker, eqx.is_array))
     return {
         "rounds": n,
         "seconds": seconds,
@@ -122,10 +122,10 @@ def peak_bytes() -> int:
 
 
 def main() -> None:
-    """Play the job given as JSON, and print one line for each of its dimensions as soon as it is known."""
+    """Run the workload given as JSON, and print one line for each of its dimensions as soon as it is known."""
     fields, patience = json.loads(sys.argv[1]), math.ceil(float(sys.argv[2]))
     resource.setrlimit(resource.RLIMIT_CPU, (patience, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-    job = Job(**fields)
-    for n_features in job.dimensions:
-        sys.stdout.write(json.dumps(played(job, n_features)) + "\n")
+    workload = Workload(**fields)
+    for n_features in workload.dimensions:
+        sys.stdout.write(json.dumps(run_here(workload, n_features)) + "\n")
         sys.stdout.flush()
