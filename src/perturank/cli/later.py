@@ -28,8 +28,8 @@ __all__ = [
     "figures",
     "keys",
     "local",
+    "logs",
     "metrics",
-    "opening",
     "playing",
     "protocols",
     "replaying",
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
         starting,
         verifying,
     )
-    from perturank.service.log import opening
+    from perturank.service import log as logs
     from perturank.sweeps import cluster, local
 else:
     bench, catalogue, clicks, datasets, experiments, figures = (
@@ -116,6 +116,6 @@ else:
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
     compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
-    opening = Later("perturank.service.log.opening", "service")
+    logs = Later("perturank.service.log", "service")
     corpus, crowd, playing = (Later(f"perturank.play.{name}", "play") for name in ("corpus", "crowd", "playing"))
     client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

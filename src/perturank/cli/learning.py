@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perturank import machine
-from perturank.cli.later import opening as logs
-from perturank.cli.later import replaying, running, snapshots, spec, storage
+from perturank.cli.later import logs, replaying, running, snapshots, spec, storage
 from perturank.cli.printing import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput

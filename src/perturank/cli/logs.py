@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from perturank import machine
-from perturank.cli.later import compacting, erasing, exporting, opening, verifying
+from perturank.cli.later import compacting, erasing, exporting, logs, verifying
 from perturank.cli.learning import DEFAULT_LOG, KeepImpressions, KeepSpan, LogUrl
 from perturank.cli.printing import table, to_people, to_programs
 from perturank.errors import BadInput
@@ -26,7 +26,7 @@ def export(
     features: Annotated[bool, typer.Option("--features", help="With the shown documents' features.")] = False,
 ) -> None:
     """Print every record in order."""
-    opened = opening.open_log(log)
+    opened = logs.open_log(log)
     try:
         for record in opened.read(after=after, model=model):
             to_programs(exporting.exported(record, opened.secret, with_features=features))
@@ -37,7 +37,7 @@ def export(
 @log_commands.command("verify")
 def verify(log: LogUrl = DEFAULT_LOG) -> None:
     """Check order, references, feedback and stored versions; exit code 1: something is wrong."""
-    opened = opening.open_log(log)
+    opened = logs.open_log(log)
     try:
         found = list(verifying.faults(opened))
         n = opened.tail() - compacting.n_removed(opened)
@@ -64,7 +64,7 @@ def compact(
     retention = Retention.of(keep, keep_impressions)
     if retention is None:
         raise BadInput("nothing says how much is to be kept", "give --keep 30d or --keep-impressions 100000")
-    opened = opening.open_log(log)
+    opened = logs.open_log(log)
     try:
         before = opened.size()
         names = [model] if model is not None else compacting.known(opened)
@@ -91,7 +91,7 @@ def erase(
 ) -> None:
     """Take every impression and click of a source out of the log; exit code 1: a learner has still to do it."""
     machine.pin_threads(threads)
-    opened = opening.open_log(log)
+    opened = logs.open_log(log)
     try:
         wishes = erasing.wish(opened, source, model)
         done = erasing.carried_out(opened, wishes, wait)
@@ -108,7 +108,7 @@ def show(
     log: LogUrl = DEFAULT_LOG, n: Annotated[int, typer.Option(help="The last so many records.", min=1)] = 20
 ) -> None:
     """Print the last records and how many there are of each kind."""
-    opened = opening.open_log(log)
+    opened = logs.open_log(log)
     try:
         tail, size = opened.tail(), opened.size()
         listed = table(
