@@ -16,8 +16,9 @@ import typer
 
 from perturank.service import counting
 from perturank.service.entries import Changed, Impression
-from perturank.service.log.effects import give_feedback
-from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
+from perturank.service.log import Transaction
+from perturank.service.log.feedback import give_feedback
+from perturank.service.log.sqlite import SqliteLog
 from perturank.service.metering import Meter
 from perturank.service.pulse import Pulse
 from perturank.service.sealing import fresh
@@ -43,12 +44,12 @@ def filled(log: SqliteLog, n: int) -> None:
     at_once = max(1, n // TRANSACTIONS)
     for first in range(0, n, at_once):
         with log.transaction() as transaction:
-            transaction._end.at = began + first * DAYS * 86_400_000 // n
+            transaction.at = began + first * DAYS * 86_400_000 // n
             for i in range(first, min(first + at_once, n)):
                 _shown(transaction, entry, amounts, IDS[i % 10])
 
 
-def _shown(transaction: SqliteTransaction, entry: Impression, amounts: dict[str, float], clicked: str) -> None:
+def _shown(transaction: Transaction, entry: Impression, amounts: dict[str, float], clicked: str) -> None:
     name = fresh(0)
     transaction.append("m", entry, name)
     transaction.tally.add("m", amounts)

@@ -12,7 +12,7 @@ from perturank.service import snapshots
 from perturank.service.entries import Changed, Entry, Impression, Snapshot
 from perturank.service.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.effects import give_feedback
+from perturank.service.log.feedback import give_feedback
 from perturank.service.packing import packed
 from perturank.service.replaying import rebuilt
 from perturank.service.retention import Retention

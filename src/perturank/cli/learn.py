@@ -41,7 +41,7 @@ def learn(
     """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
     machine.pin_threads(threads)
     from perturank.service import running
-    from perturank.service.log.opening import open_log
+    from perturank.service.log import open_log
 
     if not once:
         machine.keep_freed_memory()
@@ -82,7 +82,7 @@ def replay(
     if with_parent:
         children.stay_with_parent()
     machine.pin_threads(threads)
-    from perturank.service.log.opening import open_log
+    from perturank.service.log import open_log
     from perturank.service.spec import Spec
 
     if verify and (ranker is not None or at is not None):

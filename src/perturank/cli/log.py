@@ -26,7 +26,7 @@ def export(
 ) -> None:
     """Print every record in order."""
     from perturank.service import exporting
-    from perturank.service.log.opening import open_log
+    from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
@@ -40,7 +40,7 @@ def export(
 def verify(log: LogUrl = DEFAULT_LOG) -> None:
     """Check order, references, feedback and stored versions; exit code 1: something is wrong."""
     from perturank.service import compacting, verifying
-    from perturank.service.log.opening import open_log
+    from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
@@ -67,7 +67,7 @@ def compact(
     """Make old records into a base, where replay begins; exit code 1: a learner has still to take them out."""
     machine.pin_threads(threads)
     from perturank.service import compacting
-    from perturank.service.log.opening import open_log
+    from perturank.service.log import open_log
 
     retention = Retention.of(keep, keep_impressions)
     if retention is None:
@@ -100,7 +100,7 @@ def erase(
     """Take every impression and click of a source out of the log; exit code 1: a learner has still to do it."""
     machine.pin_threads(threads)
     from perturank.service import erasing
-    from perturank.service.log.opening import open_log
+    from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
@@ -120,7 +120,7 @@ def show(
 ) -> None:
     """Print the last records and how many there are of each kind."""
     from perturank.service import compacting, exporting
-    from perturank.service.log.opening import open_log
+    from perturank.service.log import open_log
 
     opened = open_log(log)
     try:

@@ -15,8 +15,8 @@ from perturank.service.entries import Changed, Impression, Record
 from perturank.service.filing import Filing
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
-from perturank.service.log.committing import Committer
-from perturank.service.log.effects import Status, close_windows, give_feedback
+from perturank.service.log.feedback import Status, close_windows, give_feedback
+from perturank.service.log.group_commit import Committer
 from perturank.service.packing import packed
 from perturank.service.propensity import probability
 from perturank.service.refusals import NotKnown, Refused

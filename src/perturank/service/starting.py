@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -24,9 +23,7 @@ from perturank.service.api.added import Added
 from perturank.service.api.application import application
 from perturank.service.api.connection import Connection
 from perturank.service.lines import lines, write_lines
-from perturank.service.log.opening import open_log
-from perturank.service.log.sqlite import SQLITE
-from perturank.service.log.wal import n_unfinished_bytes
+from perturank.service.log import open_log
 from perturank.service.service import DEFAULT, Service
 from perturank.service.settings import ServeSettings
 
@@ -52,7 +49,6 @@ def serve(
     machine.answer_in_place()
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     write_lines()
-    report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service, address = Service(log, settings), f"http://{_address(listening)}"
         app = application(service, added(address))
@@ -91,13 +87,6 @@ class _Server(uvicorn.Server):
         """Stop when what is under way is done."""
         self._service.stopping.set()
         super().handle_exit(sig, frame)
-
-
-def report_unfinished(log: str) -> None:
-    """Say so where the last run ended in the middle of a transaction."""
-    n = n_unfinished_bytes(Path(log.removeprefix(SQLITE))) if log.startswith(SQLITE) else 0
-    if n:
-        lines.warning("the log ends inside a transaction: %d bytes are dropped, everything before them is whole", n)
 
 
 @contextmanager

@@ -6,10 +6,11 @@ import gzip
 import json
 import random
 import re
+import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from perturank.service.counting import LEARNED
 from perturank.service.entries import Changed, Feedback, Impression
 from perturank.service.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.effects import close_windows
+from perturank.service.log.feedback import close_windows
+from perturank.service.log.sqlite import SqliteLog
 from perturank.service.log.sums import MINUTE, TOTAL
 from perturank.service.metering import Meter
 from perturank.service.pulse import Pulse
@@ -212,19 +214,29 @@ def test_the_newest_query_is_asked_for_its_uncertain_pairs(lived: TestClient, se
     assert 0 <= total["uncertain share"] <= 1
 
 
-def test_what_is_asked_walks_through_no_entries_of_the_log(lived: TestClient, service: Service) -> None:
-    watch, asked = Watch(service, Pulse()), list[str]()
-    connection = service.log._connection()  # type: ignore[attr-defined]
-    connection.set_trace_callback(asked.append)
+def test_what_is_asked_walks_through_no_entries_of_the_log(
+    lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, watch, asked = service.log, Watch(service, Pulse()), list[tuple[str, Sequence[Any]]]()
+    assert isinstance(log, SqliteLog)
+    me, execute = threading.get_ident(), log.execute
+
+    def noted(connection: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        if threading.get_ident() == me:
+            asked.append((query, values))
+        return execute(connection, query, values)
+
+    monkeypatch.setattr(log, "execute", noted)
     watch.overview()
     watch.history("m", "minutes")
     Meter().page(watch)
-    connection.set_trace_callback(None)
-    assert any("FROM sums" in query for query in asked)
-    plans = [row[3] for query in asked for row in connection.execute(f"EXPLAIN QUERY PLAN {query}")]
+    assert any("FROM sums" in query for query, _ in asked)
+    with log.borrow() as connection:
+        plans = [
+            row[3] for query, values in asked for row in execute(connection, f"EXPLAIN QUERY PLAN {query}", values)
+        ]
     assert [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith("SCAN sums")] == []
-    about_log = {query for query in asked if " log" in query}
-    assert about_log <= {"SELECT max(position) FROM log"}  # which looks at the last one
+    assert {query for query, _ in asked if " log" in query} <= {SqliteLog.end}  # which looks at the last one
 
 
 def test_events_come_one_after_another_until_the_service_stops(

@@ -8,7 +8,7 @@ import pytest
 from service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
-from perturank.service.log.effects import close_windows, give_feedback
+from perturank.service.log.feedback import close_windows, give_feedback
 from perturank.service.log.sums import HOUR, LARGEST, MINUTE, MOST_ROWS, TOTAL, Amounts, Lags, Progress, Tally
 from perturank.service.sealing import fresh
 

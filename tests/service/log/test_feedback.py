@@ -5,7 +5,7 @@ from service_small import created, impression, shown
 
 from perturank.service.entries import Feedback
 from perturank.service.log import Log
-from perturank.service.log.effects import close_windows, give_feedback, through
+from perturank.service.log.feedback import close_windows, give_feedback, through
 from perturank.service.refusals import Contradiction, Refused
 from perturank.service.sealing import fresh
 

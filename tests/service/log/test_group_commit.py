@@ -13,8 +13,8 @@ from service_small import IDS, shown
 
 from perturank.service.entries import Closed
 from perturank.service.log import Log, Transaction
-from perturank.service.log.committing import Committer
-from perturank.service.log.effects import give_feedback
+from perturank.service.log.feedback import give_feedback
+from perturank.service.log.group_commit import Committer
 from perturank.service.refusals import LogFull, NotReady, Refused
 
 
@@ -146,7 +146,7 @@ def test_a_writer_whose_log_is_away_can_be_closed(log: Log, monkeypatch: pytest.
 def test_more_than_anybody_waits_for_is_refused(
     committer: Committer, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    monkeypatch.setattr("perturank.service.log.committing.MOST_WAITING", 10)
+    monkeypatch.setattr("perturank.service.log.group_commit.MOST_WAITING", 10)
     with held_up(committer):
         futures = [committer.submit(add) for _ in range(10)]
         with pytest.raises(NotReady, match="too many requests wait"):
