@@ -18,7 +18,7 @@ from clicking import Say
 from raw_bytes import GOOD_JSON, Attempt, answer, attempt, attempt_at_stream, request
 from serving import Serving
 
-from perturank.service.api.watch import MOST_STREAMS
+from perturank.service.http.dashboard import MOST_STREAMS
 
 LIVE = b"GET /v1/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 SECONDS = 60.0  # so long may no answer take, on however busy a machine

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perturank.errors import BadInput
 
 __all__ = [
+    "auth",
     "bench",
     "catalogue",
     "clicks",
@@ -26,7 +27,6 @@ __all__ = [
     "experiments",
     "exporting",
     "figures",
-    "keys",
     "local",
     "metrics",
     "opening",
@@ -88,7 +88,6 @@ if TYPE_CHECKING:
         compacting,
         erasing,
         exporting,
-        keys,
         replaying,
         running,
         snapshots,
@@ -96,6 +95,7 @@ if TYPE_CHECKING:
         starting,
         verifying,
     )
+    from perturank.service.http import auth
     from perturank.service.log import opening
     from perturank.sweeps import cluster, local
 else:
@@ -109,13 +109,13 @@ else:
     serving = Later("perturank.bench.serving", "service")
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
     cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")
-    exporting, keys, replaying, running = (
-        Later(f"perturank.service.{name}", "service") for name in ("exporting", "keys", "replaying", "running")
+    exporting, replaying, running = (
+        Later(f"perturank.service.{name}", "service") for name in ("exporting", "replaying", "running")
     )
     snapshots, spec, starting, verifying = (
         Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
     )
     compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
-    opening = Later("perturank.service.log.opening", "service")
+    auth, opening = Later("perturank.service.http.auth", "service"), Later("perturank.service.log.opening", "service")
     corpus, crowd, playing = (Later(f"perturank.play.{name}", "play") for name in ("corpus", "crowd", "playing"))
     client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from perturank import machine
-from perturank.cli.later import keys as keyring
-from perturank.cli.later import starting
+from perturank.cli.later import auth, starting
 from perturank.cli.printing import to_programs
 from perturank.service.settings import settled
 
@@ -59,12 +58,12 @@ def add(
     model: Annotated[list[str] | None, typer.Option(help="Only for this model; may be given twice.")] = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
-    scopes: tuple[Literal["serve", "admin"], ...] = keyring.checked_scopes(scope or ["serve"])
-    typer.echo(keyring.add_key(file, name, scopes, tuple(model) if model else None))
+    scopes: tuple[Literal["serve", "admin"], ...] = auth.checked_scopes(scope or ["serve"])
+    typer.echo(auth.add_key(file, name, scopes, tuple(model) if model else None))
 
 
 @key_commands.command("list")
 def listed(file: Annotated[Path, typer.Option("--keys", help="File of keys.")] = Path("perturank.keys")) -> None:
     """Print the keys' names and what they may do."""
-    for key in keyring.read_keys(file):
+    for key in auth.read_keys(file):
         to_programs({"name": key.name, "scopes": key.scopes, "models": key.models})
