@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -31,6 +32,8 @@ def is_binary(request: Request) -> bool:
 
 async def read_body(request: Request, most: int | None = None) -> bytes:
     """Return the body, if it comes in time and has at most so many bytes; None: as many as the settings allow."""
+    if "upgrade" in request.headers:  # uvicorn's parser takes the body for the other protocol's
+        raise HTTPException(400, "another protocol is proposed, and only HTTP/1.1 is served", {"connection": "close"})
     settings: ServeSettings = request.app.state.service.settings
     most = settings.body_bytes if most is None else most
     too_large = TooLarge("the body is too large", f"send at most {most} bytes")
