@@ -24,8 +24,9 @@ from perturank.service.pulse import Pulse
 from perturank.service.sealing import fresh
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import SpecRequest
+from perturank.service.spec import checked_spec
 from perturank.service.watching import Watch
+from perturank.wire.specification import SpecRequest
 
 LENGTHS = (1_000, 100_000, 1_000_000)
 TRANSACTIONS = 1_000  # in which each log is written, so that all have sums over the same minutes and hours
@@ -37,7 +38,7 @@ IDS = [f"document {i}" for i in range(10)]
 def filled(log: SqliteLog, n: int) -> None:
     """Write n impressions, each with a click, as if they had come over thirty days."""
     with log.transaction() as transaction:
-        transaction.append("m", Changed(0, SpecRequest(n_features=5, ranker="p2linrank").checked()))
+        transaction.append("m", Changed(0, checked_spec(SpecRequest(n_features=5, ranker="p2linrank"))))
     entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0")
     amounts = counting.shown(entry, [True, False] * 5)
     began = time.time_ns() // 1_000_000 - DAYS * 86_400_000

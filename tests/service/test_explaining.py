@@ -16,7 +16,7 @@ from perturank.parts import scoring
 from perturank.service import costing
 from perturank.service.explaining import drawn, explained, explored, free_sets, graph
 from perturank.service.listing import Flat, Listed, listed
-from perturank.service.spec import Exploration
+from perturank.wire.specification import Exploration
 
 
 def certain(pairs: list[tuple[int, int]], n: int) -> np.ndarray:

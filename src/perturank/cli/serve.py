@@ -59,16 +59,16 @@ def add(
     model: Annotated[list[str] | None, typer.Option(help="Only for this model; may be given twice.")] = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
-    from perturank.service import keys as keyring
+    from perturank.service.http import auth
 
-    scopes: tuple[Literal["serve", "admin"], ...] = keyring.checked_scopes(scope or ["serve"])
-    typer.echo(keyring.add_key(file, name, scopes, tuple(model) if model else None))
+    scopes: tuple[Literal["serve", "admin"], ...] = auth.checked_scopes(scope or ["serve"])
+    typer.echo(auth.add_key(file, name, scopes, tuple(model) if model else None))
 
 
 @key_commands.command("list")
 def listed(file: Annotated[Path, typer.Option("--keys", help="File of keys.")] = Path("perturank.keys")) -> None:
     """Print the keys' names and what they may do."""
-    from perturank.service import keys as keyring
+    from perturank.service.http import auth
 
-    for key in keyring.read_keys(file):
+    for key in auth.read_keys(file):
         to_programs({"name": key.name, "scopes": key.scopes, "models": key.models})

@@ -18,8 +18,9 @@ import numpy as np
 from perturank.core import Array, Limits, Query, Ranker, bucket
 from perturank.service import costing
 from perturank.service.propensity import log_probability
-from perturank.service.spec import Exploration, Spec
+from perturank.service.spec import Spec
 from perturank.simulation import LISTS, streams
+from perturank.wire.specification import Exploration
 
 ANYWHERE = 1_000_000
 LOG_HALF = math.log(0.5)

@@ -22,8 +22,9 @@ from perturank.service.propensity import probability
 from perturank.service.refusals import NotKnown, Refused
 from perturank.service.sealing import fresh, opened, sealed, source_seal
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Mode, SpecRequest
+from perturank.service.spec import checked_spec
 from perturank.service.windows import Windows
+from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
 
@@ -169,7 +170,7 @@ class Service:
         `in_use` are numbers of documents whose lists should not wait for what the change must compile.
         """
         self.refresh()  # another process may have made or changed it a moment ago
-        checked = request.checked(self.host.get(model).spec if model in self.host else None)
+        checked = checked_spec(request, self.host.get(model).spec if model in self.host else None)
         start = checked.start()  # before it is in the log: what cannot be made must not get there
         if checked.is_limited and not listing.has_propensity(start, checked.places):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")

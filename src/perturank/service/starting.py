@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -19,9 +18,7 @@ from starlette.applications import Starlette
 from perturank import machine
 from perturank.errors import BadInput
 from perturank.service import children
-from perturank.service.api.added import Added
-from perturank.service.api.application import application
-from perturank.service.api.connection import Connection
+from perturank.service.http.app import Added, application
 from perturank.service.lines import lines, write_lines
 from perturank.service.log import open_log
 from perturank.service.service import DEFAULT, Service
@@ -57,15 +54,14 @@ def serve(
             held = service.host.get(DEFAULT) if DEFAULT in service.host else None
             say(welcome(address, settings, None if held is None else held.spec.n_features))
             with _quiet_end():
-                _Server(configured(app, settings), service).run(sockets=[listening])
+                _Server(configured(app), service).run(sockets=[listening])
         service.close()
 
 
-def configured(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
+def configured(app: Starlette) -> uvicorn.Config:
     """Return how uvicorn is to serve the application."""
     return uvicorn.Config(
         app,
-        http=partial(Connection, patience=settings.patience, straight=app.state.straight),  # type: ignore[arg-type]
         ws="none",
         proxy_headers=False,
         log_config=None,
