@@ -218,6 +218,17 @@ class CertainOrders(Protocol):
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i certainly precedes j; [V, V]."""
 
+    def precedes(self, query: Query) -> Array:
+        """Return P[i, j]: no list shows document j before i, unless a floor of exploration puts it there; [V, V]."""
+
+
+@runtime_checkable
+class Ensemble(Protocol):
+    """A ranker that is made of several."""
+
+    def scores(self, query: Query) -> Array:
+        """Return the scores of each of the N rankers; [V, N]."""
+
 
 @runtime_checkable
 class ClickModel(Protocol):

@@ -123,6 +123,17 @@ def test_blocks_of_many_random_orders_are_those_of_the_oracle() -> None:
         )
 
 
+def test_who_is_free_in_a_given_order_is_whom_nobody_left_certainly_precedes() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(200, 2))
+    certain = certainty.unanimous(scores.T)
+    best = np.argsort(-scores.mean(axis=1))
+    anywhere = Limits.of(jnp.asarray(scores.mean(axis=1)), jnp.ones(200, bool), *map(jnp.asarray, (0, 1000, True)))
+    found = ordering.free_sets(jnp.asarray(certain), jnp.ones(200, bool), jnp.asarray(best[:50]), anywhere)
+    for place, free in enumerate(np.asarray(found)):
+        assert set(np.flatnonzero(free)) == set(oracle.free(certain, tuple(best[:place])))
+
+
 # A floor: some places go to any document, whatever is certain
 
 FLOOR = 0.3

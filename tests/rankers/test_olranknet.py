@@ -129,4 +129,4 @@ def test_the_width_of_the_lemma_is_that_of_its_alpha() -> None:
 
 
 def fields(ranker: Any) -> tuple[Any, ...]:
-    return ranker.theta, ranker.theta_0, ranker.optimiser, ranker.covariance, ranker.history
+    return ranker.history, ranker.theta, ranker.theta_0, ranker.optimiser, ranker.covariance

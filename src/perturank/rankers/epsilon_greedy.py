@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -72,15 +71,10 @@ class EpsilonGreedy(eqx.Module):
         """Return the ranker after one step down the logistic loss of the list's preferences."""
         shown = interaction.shown
         pairs = preferences.preferred(interaction.clicks, shown.mask, self.settings.examined_beyond)
-        trained, fixed = eqx.partition(self.theta, eqx.is_array)
-        scores, back = jax.vjp(lambda t: eqx.combine(t, fixed)(shown.features) + shown.prior, trained)
+        scores = self.score(shown)
         pull = pairs * jax.nn.sigmoid(scores[None, :] - scores[:, None])  # 1 - σ(f_ij) for i preferred over j
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
-
-        def stepped(leaf: Any, gradient: Any) -> Any:
-            return leaf + self.settings.learning_rate * gradient
-
-        theta = eqx.combine(jax.tree.map(stepped, trained, back(passed)[0]), fixed)
+        theta = scoring.ascend(self.theta, shown.features, passed, self.settings.learning_rate)
         return EpsilonGreedy(self.settings, self.n_features, theta)
 
 

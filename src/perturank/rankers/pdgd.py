@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -86,13 +85,7 @@ class PDGD(eqx.Module):
         p = jax.nn.sigmoid(scores[:, None] - scores[None, :])
         pull = jnp.where(pairs, reversal(scores, log_left) * p * (1 - p), 0.0)
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
-        trained, fixed = eqx.partition(self.theta, eqx.is_array)
-        _, back = jax.vjp(lambda t: eqx.combine(t, fixed)(interaction.shown.features), trained)
-
-        def stepped(leaf: Any, gradient: Any) -> Any:
-            return leaf + self.rate * gradient
-
-        theta = eqx.combine(jax.tree.map(stepped, trained, back(passed)[0]), fixed)
+        theta = scoring.ascend(self.theta, interaction.shown.features, passed, self.rate)
         rate = jnp.where(jnp.any(pairs), self.rate * self.settings.decay, self.rate)
         return PDGD(self.settings, self.n_features, theta, rate)
 
