@@ -18,7 +18,7 @@ import numpy as np
 
 from perturank import catalogue
 from perturank.clicks import user
-from perturank.core import Array, Interaction, Query, Ranking
+from perturank.core import Array, Interaction, Query, Ranking, with_room
 from perturank.datasets import Dataset
 from perturank.datasets.fold import Fold
 from perturank.hyperparameters import Settings
@@ -81,7 +81,7 @@ def interaction(shown: Query, places: Sequence[int], clicked: Sequence[int], mem
 @cache
 def learned(name: str, **changes: Any) -> Any:
     """Return a small ranker after two lists, as it learns on."""
-    learning = ranker(name, **changes).with_room(2, PLACES)
+    learning = with_room(ranker(name, **changes), 2, PLACES)
     for seed in range(2):
         shown = query(seed=seed)
         ranking = learning.rank(shown, jax.random.key(seed), PLACES)

@@ -22,7 +22,7 @@ from perturank.core import Interaction, Query, Ranker, Ranking
 K = small.PLACES
 KEYS = jax.random.split(jax.random.key(21), 8)
 P2 = [name for name in rankers() if name.startswith("p2")]
-ONE_OF_EACH_KIND = {str(getattr(p.start, "__self__", p.name)): p.name for p in reversed(rankers().values())}
+ONE_OF_EACH_KIND = {p.kind: p.name for p in reversed(rankers().values())}
 
 SIMULATED = ("olranknet", "p2", "pairrank")  # and compiled as they are shipped, by tests of their own
 AS_SHIPPED = [name for name in ONE_OF_EACH_KIND.values() if not name.startswith(SIMULATED)]

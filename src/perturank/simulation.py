@@ -21,14 +21,13 @@ from jax import lax
 
 from perturank import machine, metrics
 from perturank.catalogue import published
-from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking
+from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking, Remembers
 from perturank.datasets import Dataset, Fold
 from perturank.datasets.dataset import Head, fingerprint
 from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam, OrderExam
 from perturank.hyperparameters import Settings
 from perturank.parts import batches
-from perturank.parts.recency import is_bounded
 from perturank.runs import Progress, Run
 
 LONGEST_CHUNK = 1000
@@ -330,7 +329,9 @@ def simulate(
 
 def _roomy(ranker: Ranker, n: int, top: int) -> Ranker:
     """Return the ranker with room for n more rounds; where it must grow, it grows for many at once."""
-    if is_bounded(ranker):
+    if not isinstance(ranker, Remembers):
+        return ranker
+    if ranker.is_bounded:
         return ranker.with_room(LONGEST_CHUNK, top)
     if _shapes(ranker.with_room(n, top)) == _shapes(ranker):
         return ranker

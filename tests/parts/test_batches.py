@@ -12,7 +12,7 @@ import small
 
 from perturank import clicks, datasets
 from perturank.catalogue import rankers
-from perturank.core import Interaction
+from perturank.core import Interaction, with_room
 from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.simulation import Plan, simulate
@@ -38,7 +38,7 @@ def stacked(seen: list[Interaction]) -> Interaction:
 
 @pytest.mark.parametrize("name", WITH_HISTORY + WITHOUT)
 def test_a_batch_of_one_is_learned_as_one_list_is(name: str) -> None:
-    ranker = small.ranker(name).with_room(4, K)
+    ranker = with_room(small.ranker(name), 4, K)
     first = lists(ranker)[0]
     one, batch = ranker.learn(first, KEYS[0]), batches.learned(ranker, batches.of_one(first), KEYS[:1], jnp.asarray(1))
     for mine, other in zip(small.arrays(one), small.arrays(batch), strict=True):
@@ -47,7 +47,7 @@ def test_a_batch_of_one_is_learned_as_one_list_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITH_HISTORY + WITHOUT)
 def test_what_stands_behind_the_last_list_of_a_batch_does_not_matter(name: str) -> None:
-    ranker = small.ranker(name).with_room(4, K)
+    ranker = with_room(small.ranker(name), 4, K)
     seen = lists(ranker)
     once = batches.learned(ranker, stacked(seen), KEYS, jnp.asarray(2))
     again = batches.learned(ranker, stacked([*seen[:2], seen[0]]), KEYS, jnp.asarray(2))
@@ -58,7 +58,7 @@ def test_what_stands_behind_the_last_list_of_a_batch_does_not_matter(name: str) 
 
 @pytest.mark.parametrize("name", WITH_HISTORY)
 def test_a_batch_leaves_the_history_that_its_lists_leave_one_by_one(name: str) -> None:
-    ranker = small.ranker(name).with_room(4, K)
+    ranker = with_room(small.ranker(name), 4, K)
     seen, one_by_one = lists(ranker), ranker
     for each, key in zip(seen, KEYS, strict=True):
         one_by_one = one_by_one.learn(each, key)

@@ -21,6 +21,7 @@ import numpy as np
 
 from perturank import datasets
 from perturank.bench.rounds import TOP, Play, fresh, world_of
+from perturank.core import with_room
 from perturank.datasets import Dataset
 
 N_GRADES = 5
@@ -95,7 +96,7 @@ def made_up(n_features: int, n_queries: int = 8, n_documents: int = 20) -> Datas
 def played(job: Job, n_features: int) -> dict[str, float]:
     """Play in this process; return seconds, rounds and bytes."""
     data = made_up(n_features) if n_features else datasets.load("synthetic").train
-    play = Play(world_of(data, N_GRADES), fresh(job.ranker, data.n_features).with_room(job.rounds, TOP))
+    play = Play(world_of(data, N_GRADES), with_room(fresh(job.ranker, data.n_features), job.rounds, TOP))
     before = peak_bytes()
     n, seconds = play.for_seconds(job.seconds, job.rounds)
     arrays = jax.tree.leaves(eqx.filter(play.ranker, eqx.is_array))

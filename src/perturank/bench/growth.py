@@ -16,6 +16,7 @@ from perturank.bench.effort import Effort
 from perturank.bench.measures import Advance, Column, Row, Rows, Section
 from perturank.bench.rounds import SEED, TOP, Play, fresh, world_of
 from perturank.bench.timing import clock
+from perturank.core import with_room
 from perturank.datasets import Dataset, Fold
 from perturank.simulation import World
 
@@ -114,7 +115,7 @@ def _followed(world: World, fold: Fold, effort: Effort) -> Iterator[tuple[int, A
         HEADS: fresh("p2headrank", fold.n_features),
         LINEAR: fresh("p2linrank", fold.n_features),
     }
-    filler = Play(world, filling.small(fold.n_features).with_room(ROOM, TOP))
+    filler = Play(world, with_room(filling.small(fold.n_features), ROOM, TOP))
     for t in all_rounds(effort):
         filler = _filled(filler, t)
         timed = followed if t in effort.at else {label: followed[label] for label in (BUDGET, HEADS)}
@@ -128,7 +129,7 @@ def _filled(filler: Play, t: int) -> Play:
     """Return the small network after round t."""
     while filler.round < t:
         n = min(ROOM, t - filler.round)
-        grown = filler.ranker.with_room(n, TOP)
+        grown = with_room(filler.ranker, n, TOP)
         filler = filler if grown is filler.ranker else Play(filler.world, grown, filler.round)
         filler.on(n)
     return filler

@@ -11,6 +11,7 @@ from perturank.bench import plain
 from perturank.bench.effort import Effort
 from perturank.bench.measures import Advance, Column, Row, Rows, Section
 from perturank.bench.rounds import SEED, TOP, USER, Play, fresh, world_of
+from perturank.core import with_room
 from perturank.hyperparameters import Settings
 from perturank.simulation import World
 
@@ -81,7 +82,7 @@ def _best_pass(world: World, case: Case, n_features: int, effort: Effort) -> tup
     """Return rounds and seconds of the best of a few passes over the same rounds."""
     best, spent = (0, float("inf")), 0.0
     for _ in range(PASSES):
-        play = Play(world, fresh(case.ranker, n_features, case.settings).with_room(effort.rounds, TOP))
+        play = Play(world, with_room(fresh(case.ranker, n_features, case.settings), effort.rounds, TOP))
         done = play.for_seconds(LONGER * effort.seconds, effort.rounds)
         best = max(best, done, key=lambda pair: pair[0] / pair[1])
         spent += done[1]

@@ -12,16 +12,15 @@ import jax.numpy as jnp
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, PROBABILITY, SHARE, hyper
 from perturank.parts import certainty, ordering
-from perturank.parts.history_ranker import HistoryRanker, HistorySettings
+from perturank.parts.history_ranker import HistoryRanker, MemorySettings
 from perturank.parts.objective import Loss
 from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred
-from perturank.parts.recency import MEMORY
 
 LOSS = "cross-entropy, the paper's; symmetric: bounded, ignores noise better; mixed: a fifth of the first"
 
 
 @dataclass(frozen=True)
-class P2Settings(HistorySettings):
+class P2Settings(MemorySettings):
     """What all P² rankers share."""
 
     n_rankers: int = hyper(2, "number of rankers in the ensemble", "N", AT_LEAST_ONE)
@@ -33,7 +32,6 @@ class P2Settings(HistorySettings):
     loss: Loss = hyper("symmetric", LOSS)
     sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
     floor: float = hyper(0.0, "share of places that go to any document, whatever is certain", "ε", PROBABILITY)
-    memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
 
 
 def omega(settings: P2Settings, interaction: Interaction, key: Key) -> Pairs:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Literal, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query
-from perturank.hyperparameters import NOT_NEGATIVE, Settings, hyper
+from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, Settings, hyper
 from perturank.parts import batches, certainty
 from perturank.parts.history import History
 from perturank.parts.preferences import Inclusion, PairSet, n_pairs_at_most
@@ -27,8 +27,20 @@ class HistorySettings(Settings):
     inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
 
 
+@dataclass(frozen=True)
+class MemorySettings(HistorySettings):
+    """Settings of rankers that can forget."""
+
+    memory: int | None = hyper(
+        None, "pairs at which the half that was told longest ago is forgotten; none: nothing ever is", "", AT_LEAST_ONE
+    )
+
+
 class HistoryRanker(eqx.Module):
     """A ranker that is fitted to all clicks it remembers."""
+
+    keeps_limits: ClassVar[Literal[True]] = True
+    learning_only: ClassVar[tuple[str, ...]] = ("history",)
 
     settings: HistorySettings = eqx.field(static=True)
     history: History
@@ -37,6 +49,11 @@ class HistoryRanker(eqx.Module):
     def n_features(self) -> int:
         """The number of features of a document."""
         return self.history.documents.shape[1]
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it forgets."""
+        return self.history.recency is not None
 
     @abstractmethod
     def certain(self, query: Query) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -36,6 +37,7 @@ class NeuralEpsilonGreedySettings(EpsilonGreedySettings):
 class EpsilonGreedy(eqx.Module):
     """Shows the best list but for random places, and takes one logistic gradient step on each list's pairs."""
 
+    keeps_limits: ClassVar[Literal[True]] = True
     settings: EpsilonGreedySettings = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
@@ -59,13 +61,6 @@ class EpsilonGreedy(eqx.Module):
         epsilon = self.settings.epsilon
         return ordering.epsilon_greedy(self.score(query), query.mask, epsilon, key, k, query.limits).ranking(query.mask)
 
-    def uncertain(self, query: Query) -> None:
-        """ε-greedy has no notion of a certain order."""
-
-    def with_room(self, n_rounds: int, k: int) -> EpsilonGreedy:
-        """Return itself: it keeps no history."""
-        return self
-
     @eqx.filter_jit
     def learn(self, interaction: Interaction, key: Key) -> EpsilonGreedy:
         """Return the ranker after one step down the logistic loss of the list's preferences."""
@@ -83,12 +78,12 @@ PUBLISHED = [
         "epsilon-greedy-linear",
         "best list with random places; pairwise gradient descent, linear",
         EpsilonGreedySettings(),
-        EpsilonGreedy.start,
+        EpsilonGreedy,
     ),
     Published(
         "epsilon-greedy-neural",
         "best list with random places; pairwise gradient descent, network",
         NeuralEpsilonGreedySettings(),
-        EpsilonGreedy.start,
+        EpsilonGreedy,
     ),
 ]

@@ -152,12 +152,12 @@ PUBLISHED = [
         "olranknet",
         "olRankNet: network that explores inside its confidence widths",
         OlRankNetSettings(),
-        OlRankNet.start,
+        OlRankNet,
     ),
     Published(
         "olranknet-diag",
         "olRankNet with the diagonal of its covariance alone",
         OlRankNetSettings(covariance="diagonal", widths=(100, 100)),
-        OlRankNet.start,
+        OlRankNet,
     ),
 ]

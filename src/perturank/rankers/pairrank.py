@@ -10,17 +10,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
-from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, hyper
+from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, hyper
 from perturank.parts import batches, certainty, linear_fit, ordering
 from perturank.parts.history import History
-from perturank.parts.history_ranker import HistoryRanker, HistorySettings
+from perturank.parts.history_ranker import HistoryRanker, MemorySettings
 from perturank.parts.preferences import inferred
-from perturank.parts.recency import MEMORY
 from perturank.publishing import Published
 
 
 @dataclass(frozen=True)
-class PairRankSettings(HistorySettings):
+class PairRankSettings(MemorySettings):
     """Hyper-parameters of PairRank."""
 
     alpha: float | Literal["lemma"] = hyper(
@@ -32,7 +31,6 @@ class PairRankSettings(HistorySettings):
     sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
     noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
-    memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
 
 
 class PairRank(HistoryRanker):
@@ -135,12 +133,12 @@ PUBLISHED = [
         "pairrank",
         "PairRank: logistic ranker that explores inside its confidence widths",
         PairRankSettings(),
-        PairRank.start,
+        PairRank,
     ),
     Published(
         "pairrank-diag",
         "PairRank with the diagonal of its covariance alone",
         PairRankSettings(covariance="diagonal"),
-        PairRank.start,
+        PairRank,
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -36,6 +37,7 @@ class NeuralPDGDSettings(PDGDSettings):
 class PDGD(eqx.Module):
     """A Plackett–Luce ranker that ascends an unbiased estimate of the preference gradient."""
 
+    keeps_limits: ClassVar[Literal[True]] = True
     settings: PDGDSettings = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
@@ -64,18 +66,11 @@ class PDGD(eqx.Module):
             shown, log_left = ordering.limited_plackett_luce(scores, query.mask, key, k, query.limits)
         return shown.ranking(query.mask, (scores[shown.order], log_left))
 
-    def recalled(self, shown: Query) -> tuple[Array, Array]:
+    def memo_of(self, shown: Query) -> tuple[Array, Array]:
         """Return the memo of a list that another ranker showed, as if there had been no other documents; [k], [k]."""
         scores = jnp.where(shown.mask, self.score(shown), -jnp.inf)
         log_left = jax.lax.cumlogsumexp(scores, reverse=True)
         return jnp.where(shown.mask, scores, 0.0), jnp.where(shown.mask, log_left, 0.0)
-
-    def uncertain(self, query: Query) -> None:
-        """PDGD has no notion of a certain order."""
-
-    def with_room(self, n_rounds: int, k: int) -> PDGD:
-        """Return itself: it keeps no history."""
-        return self
 
     @eqx.filter_jit
     def learn(self, interaction: Interaction, key: Key) -> PDGD:
@@ -109,7 +104,7 @@ PUBLISHED = [
         "pdgd-linear",
         "PDGD with a linear ranker: Plackett–Luce lists, debiased pairwise gradient",
         PDGDSettings(),
-        PDGD.start,
+        PDGD,
     ),
-    Published("pdgd-neural", "PDGD with a network", NeuralPDGDSettings(), PDGD.start),
+    Published("pdgd-neural", "PDGD with a network", NeuralPDGDSettings(), PDGD),
 ]
