@@ -60,6 +60,16 @@ def ranker(name: str, seed: int = 0, **changes: Any) -> Any:
     return catalogue.published(name).make(N_FEATURES, jax.random.key(seed), settings(name, **changes))
 
 
+def able(protocol: type) -> list[str]:
+    """Return the rankers of the catalogue that declare what the protocol asks for."""
+    return [name for name, entry in catalogue.rankers().items() if isinstance(entry.kind, protocol)]
+
+
+def one_of_each_kind() -> list[str]:
+    """Return one ranker of the catalogue for every class."""
+    return list({entry.kind: name for name, entry in reversed(catalogue.rankers().items())}.values())
+
+
 def rows(n: int, seed: int = 0) -> np.ndarray:
     """Return n random documents; [n, 5]."""
     return np.random.default_rng(seed).uniform(-1, 1, (n, N_FEATURES)).astype(np.float32)

@@ -43,11 +43,7 @@ def must_follow(law: Law, drawn: list[Any]) -> None:
 def lists(order: Any, k: int) -> list[tuple[int, ...]]:
     """Return the real part of every list drawn, after checking the padded part."""
     rows = np.asarray(order)
-    assert (
-        (np.sort(rows, 1) == np.unique(rows, axis=1)).all()
-        if k == 1
-        else all(len(set(r)) == k for r in rows[:200].tolist())
-    )
+    assert all(len(set(row)) == k for row in rows[:200].tolist())
     assert (rows[:, min(k, N) :] >= N).all()
     return [tuple(row) for row in rows[:, : min(k, N)].tolist()]
 

@@ -72,12 +72,13 @@ class OlRankNet(HistoryRanker):
         """Return the scores; [V]."""
         return network_fit(self.settings).scores(self.theta, self.theta_0, query.features)[:, 0] + query.prior
 
-    def _gradients(self, features: Array) -> Tangents:
+    def gradients(self, features: Array) -> Tangents:
         """Return g(x; θ)/√m."""
         net = jax.tree.map(lambda leaf: leaf[0], self.theta)
         return tangents(net, features).scaled(self.settings.widths[-1] ** -0.5)
 
-    def _alpha(self) -> Array:
+    def alpha(self) -> Array:
+        """Return α: as set, or α_t of lemma:cb."""
         s = self.settings
         if s.alpha != "lemma":
             return jnp.asarray(s.alpha)
@@ -86,16 +87,16 @@ class OlRankNet(HistoryRanker):
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
-        g = self._gradients(query.features)
+        g = self.gradients(query.features)
         kernel = self.covariance.kernel(g, inner(g, g), query.mask)
-        return certainty.confident(self.score(query), self._alpha() * certainty.distances(kernel), query.mask)
+        return certainty.confident(self.score(query), self.alpha() * certainty.distances(kernel), query.mask)
 
     def certain_before(self, query: Query, k: int) -> Array:
         """Return the certain orders as far as they matter for the top k; [V, V].
 
         A exceeds any part of its sum, so widths by that are never less, and decide most pairs at once.
         """
-        g, scores, alpha = self._gradients(query.features), self.score(query), self._alpha()
+        g, scores, alpha = self.gradients(query.features), self.score(query), self.alpha()
         products = inner(g, g)
         widest = certainty.distances(self.covariance.bound(g, products))
         sure = certainty.confident(scores, alpha * widest, query.mask)
@@ -136,7 +137,7 @@ class OlRankNet(HistoryRanker):
             each, lots = batches.at(seen, i), jax.random.split(keys[i], 3)
             told = pairs(each, lots[0])
             news = jnp.where(newest[i] < history.weight.shape[0], told.weight, 0.0)
-            return covariance.widened(self._gradients(each.shown.features), Pairs(told.winner, told.loser, news))
+            return covariance.widened(self.gradients(each.shown.features), Pairs(told.winner, told.loser, news))
 
         covariance = batches.folded(widen, batches.size(seen), n, self.covariance)
         return OlRankNet(s, history, theta, self.theta_0, optimiser, covariance)

@@ -65,7 +65,7 @@ class PairRank(HistoryRanker):
             kernel = certainty.kernel_full(query.features, covariance)
         else:
             kernel = certainty.kernel_diagonal(query.features, jnp.diagonal(covariance))
-        return certainty.confident(self.score(query), self._alpha(covariance) * certainty.distances(kernel), query.mask)
+        return certainty.confident(self.score(query), self.alpha(covariance) * certainty.distances(kernel), query.mask)
 
     def precedes(self, query: Query) -> Array:
         """Return which orders of two documents every list keeps: the certain ones, or those between blocks; [V, V]."""
@@ -74,7 +74,8 @@ class PairRank(HistoryRanker):
             return certain
         return ordering.between_blocks(self.score(query), certainty.closure(certain), query.mask)
 
-    def _alpha(self, covariance: Array) -> Array:
+    def alpha(self, covariance: Array) -> Array:
+        """Return α: as set, or α_t of lemma:cb."""
         s = self.settings
         if s.alpha != "lemma":
             return jnp.asarray(s.alpha)
