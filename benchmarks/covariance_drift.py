@@ -17,12 +17,12 @@ import scipy.linalg
 
 from perturank import catalogue, datasets, simulation
 from perturank.clicks import user
-from perturank.core import Array, Interaction, Key
+from perturank.core import LEARNING, START, USERS, Array, Interaction, Key, streams
 from perturank.parts import certainty
 from perturank.parts.preferences import inferred
 from perturank.parts.tangents import inner
 from perturank.rankers.olranknet import OlRankNet
-from perturank.simulation import LEARNING, START, USERS, Shelf, World, shown_list, streams
+from perturank.simulation import Shelf, World, shown_list
 
 PAIRS_AT_ONCE = 2000
 N_QUERIES = 100

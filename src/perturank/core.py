@@ -25,6 +25,13 @@ Judgement = Literal["grades", "scores"]
 
 SMALLEST_BUCKET = 16
 BEHIND_ALL = 2**31 - 1
+QUERIES, USERS, LISTS, LEARNING, START = range(5)  # concerns, each with a stream of keys of its own
+
+
+@jax.jit
+def streams(seed: int | Array) -> Key:
+    """Return one key per concern: queries, users, lists, learning, start; [5]."""
+    return jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(5))
 
 
 def bucket(n: int) -> int:

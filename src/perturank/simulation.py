@@ -21,7 +21,22 @@ from jax import lax
 
 from perturank import machine, metrics
 from perturank.catalogue import published
-from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking, Remembers
+from perturank.core import (
+    LEARNING,
+    LISTS,
+    QUERIES,
+    START,
+    USERS,
+    Array,
+    ClickModel,
+    Interaction,
+    Key,
+    Query,
+    Ranker,
+    Ranking,
+    Remembers,
+    streams,
+)
 from perturank.datasets import Dataset, Fold
 from perturank.datasets.dataset import Head, fingerprint
 from perturank.errors import BadInput
@@ -37,7 +52,6 @@ WORTH_A_BUCKET = 1.75  # each bucket is compiled, a fifth of all there is: the n
 ROWS_TO_A_SHELF = 4096
 QUERIES_TO_A_SHELF = 256
 LEAST_ROOM = 400  # rounds; growing a history compiles the loop again
-QUERIES, USERS, LISTS, LEARNING, START = range(5)
 
 
 @dataclass(frozen=True)
@@ -176,12 +190,6 @@ class World(eqx.Module):
     keys: Array
     top: int = eqx.field(static=True)
     scores: Array | None = None  # true scores [n], for a user who judges by them
-
-
-@jax.jit
-def streams(seed: int | Array) -> Key:
-    """Return one key per concern: queries, users, lists, learning, start; [5]."""
-    return jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(5))
 
 
 def drawn_query(key: Key, t: Array, n_queries: Array | int, head: Head | None) -> Array:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from perturank import catalogue, clicks
 from perturank.bench.timing import clock
-from perturank.core import Ranker
+from perturank.core import START, Ranker, streams
 from perturank.datasets import Dataset
 from perturank.hyperparameters import Settings
-from perturank.simulation import LONGEST_CHUNK, START, Shelf, World, rounds_done, streams
+from perturank.simulation import LONGEST_CHUNK, Shelf, World, rounds_done
 
 TOP = 10
 SEED = 1

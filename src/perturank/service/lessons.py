@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from perturank.core import Array, Interaction, Key, OffPolicy, Query, Ranker, Remembers, identities
+from perturank.core import LEARNING, Array, Interaction, Key, OffPolicy, Query, Ranker, Remembers, identities, streams
 from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.service import snapshots
@@ -22,7 +22,6 @@ from perturank.service.entries import Impression
 from perturank.service.lines import lines
 from perturank.service.packing import unpacked
 from perturank.service.spec import MOST_IN_A_BATCH
-from perturank.simulation import LEARNING, streams
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
 LEAST_ROOM = 1000  # impressions

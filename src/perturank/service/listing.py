@@ -14,11 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Array, Limits, Query, Ranker, bucket
+from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, streams
 from perturank.service import costing
 from perturank.service.propensity import log_probability
 from perturank.service.spec import Exploration, Spec
-from perturank.simulation import LISTS, streams
 
 ANYWHERE = 1_000_000
 LOG_HALF = math.log(0.5)

@@ -12,12 +12,11 @@ import jax
 import msgspec
 
 from perturank.catalogue import published
-from perturank.core import Ranker
+from perturank.core import START, Ranker, streams
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 from perturank.parts.history_ranker import MemorySettings
 from perturank.service.refusals import Refused
-from perturank.simulation import START, streams
 
 # Of a new model whose request names none. P²HeadRank's matrices grow with the square of the number of features: at
 # 2,000 a version has 38 MB, so that documents of more than WIDE features get networks without such matrices.
