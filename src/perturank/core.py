@@ -263,6 +263,9 @@ class Remembers(Protocol):
     def with_room(self, n_rounds: int, k: int) -> Self:
         """Return the same ranker with room for so many more rounds of k shown documents."""
 
+    def has_overflowed(self) -> Array:
+        """Return whether more was learned in a compiled program than there was room for."""
+
 
 @runtime_checkable
 class FitsBatches(Protocol):
@@ -295,6 +298,20 @@ R = TypeVar("R", bound=Ranker)
 def with_room(ranker: R, n_rounds: int, k: int) -> R:
     """Return the ranker with room for so many more rounds of k shown documents, if it needs any."""
     return ranker.with_room(n_rounds, k) if isinstance(ranker, Remembers) else ranker
+
+
+def check_room(ranker: object) -> None:
+    """Refuse a ranker that learned more in a compiled program than it had room for: some of it is lost.
+
+    Inside the program nobody can be told; whoever runs one asks afterwards.
+    """
+    if isinstance(ranker, Remembers):
+        overflowed = ranker.has_overflowed()
+        if not isinstance(overflowed, jax.core.Tracer) and overflowed:
+            raise BadInput(
+                "a compiled program has learned more than the ranker had room for, and its memory is damaged",
+                "give it room first: with_room(rounds, k)",
+            )
 
 
 @runtime_checkable

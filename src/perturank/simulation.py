@@ -35,6 +35,7 @@ from perturank.core import (
     Ranker,
     Ranking,
     Remembers,
+    check_room,
     streams,
 )
 from perturank.datasets import Dataset, Fold
@@ -357,6 +358,7 @@ def rounds_done(
     blank = jnp.zeros(LONGEST_CHUNK)
     state = ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n)
     ranker, ndcgs, regrets = chunk(world, *state) if batch == 1 else batched_chunk(world, *state, batch)
+    check_room(ranker)
     return ranker, np.asarray(ndcgs)[:n], np.asarray(regrets)[:n]
 
 

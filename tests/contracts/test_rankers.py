@@ -18,7 +18,18 @@ import small
 
 from perturank import metrics, storage
 from perturank.catalogue import rankers
-from perturank.core import CertainOrders, Ensemble, Interaction, OffPolicy, Query, Ranker, Ranking, Remembers
+from perturank.core import (
+    CertainOrders,
+    Ensemble,
+    Interaction,
+    OffPolicy,
+    Query,
+    Ranker,
+    Ranking,
+    Remembers,
+    check_room,
+)
+from perturank.errors import BadInput
 
 K = small.PLACES
 KEYS = jax.random.split(jax.random.key(21), 8)
@@ -186,6 +197,26 @@ def test_room_changes_nothing_but_the_room(name: str) -> None:
         elif now.dtype != np.int32:  # all but the cells of hash tables begin like the old ones
             np.testing.assert_array_equal(now[: len(before)], before)
             assert not now[len(before) :].any()
+
+
+@pytest.mark.parametrize("name", [name for name in small.one_of_each_kind() if name in small.able(Remembers)])
+def test_a_compiled_program_that_learns_past_its_room_is_found_out(name: str) -> None:
+    rows = jnp.asarray(small.rows(600).reshape(150, K, -1))
+    arrays, static = eqx.partition(case(name).fresh, eqx.is_array)
+
+    @jax.jit
+    def learned(arrays: Any, n: Any) -> Any:
+        def one(i: Any, arrays: Any) -> Any:
+            numbers = (K * i + jnp.arange(K)).astype(jnp.uint32)
+            shown = Query(rows[i], jnp.ones(K, bool), jnp.stack([numbers, numbers], axis=1), jnp.zeros(K))
+            seen = Interaction(shown, jnp.arange(K) == 1, None)
+            return eqx.filter(eqx.combine(arrays, static).learn(seen, KEYS[0]), eqx.is_array)
+
+        return jax.lax.fori_loop(0, n, one, arrays)
+
+    check_room(eqx.combine(learned(arrays, 10), static))
+    with pytest.raises(BadInput, match="more than the ranker had room for"):
+        check_room(eqx.combine(learned(arrays, 150), static))
 
 
 @pytest.mark.parametrize("name", small.able(Remembers))

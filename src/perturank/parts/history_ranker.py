@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Self
 import equinox as eqx
 import jax.numpy as jnp
 
-from perturank.core import Array, Interaction, Key, Query
+from perturank.core import Array, Interaction, Key, Query, check_room
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, Settings, hyper
 from perturank.parts import batches, certainty
 from perturank.parts.history import History
@@ -73,9 +73,15 @@ class HistoryRanker(eqx.Module):
         history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
         return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
 
+    def has_overflowed(self) -> Array:
+        """Return whether more was learned in a compiled program than there was room for."""
+        return self.history.has_overflowed
+
     def learn(self, interaction: Interaction, key: Key) -> Self:
         """Return the ranker fitted to all clicks so far, these among them."""
-        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
+        learned = self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
+        check_room(learned)
+        return learned
 
     @eqx.filter_jit
     def _learn(self, interaction: Interaction, key: Key) -> Self:

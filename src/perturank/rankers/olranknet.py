@@ -119,6 +119,10 @@ class OlRankNet(HistoryRanker):
         covariance = self.covariance.with_room(n_rounds, n_pairs_at_most(k, self.settings.pairs))
         return eqx.tree_at(lambda r: r.covariance, super().with_room(n_rounds, k), covariance)
 
+    def has_overflowed(self) -> Array:
+        """Return whether more was learned in a compiled program than there was room for."""
+        return self.history.has_overflowed | self.covariance.has_overflowed
+
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> OlRankNet:
         """Return the network after one fit to all clicks, the first n of these interactions [B, …] among them."""

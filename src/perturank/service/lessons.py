@@ -14,7 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from perturank.core import LEARNING, Array, Interaction, Key, OffPolicy, Query, Ranker, Remembers, identities, streams
+from perturank.core import (
+    LEARNING,
+    Array,
+    Interaction,
+    Key,
+    OffPolicy,
+    Query,
+    Ranker,
+    Remembers,
+    check_room,
+    identities,
+    streams,
+)
 from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.service import snapshots
@@ -87,6 +99,7 @@ def after(
     for start in range(0, len(clicked), AT_ONCE):
         chunk = clicked[start : start + AT_ONCE]
         ranker = soundly(roomy(ranker, len(chunk), learned + start, places), chunk, learned + start, learn)
+        check_room(ranker)
     return ranker
 
 
