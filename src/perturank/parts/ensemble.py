@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,7 +29,7 @@ class P2Settings(MemorySettings):
     inclusion: Inclusion = hyper("symmetric", "symmetric: only pairs that would be inferred either way round")
     beyond_weight: float = hyper(0.7, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
     loss: Loss = hyper("symmetric", LOSS)
-    sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
+    sort: ordering.Sort = hyper("topological", "how uncertain orders are randomised")
     floor: float = hyper(0.0, "share of places that go to any document, whatever is certain", "ε", PROBABILITY)
 
 
@@ -98,7 +97,4 @@ class P2Rank(HistoryRanker):
 
     def precedes(self, query: Query) -> Array:
         """Return which orders of two documents every list keeps: the certain ones, or those between blocks; [V, V]."""
-        certain = self.certain(query)
-        if self.settings.sort == "topological":
-            return certain
-        return ordering.between_blocks(self.score(query), certain, query.mask)
+        return ordering.precedes(self.settings.sort, self.score(query), self.certain(query), query.mask)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Key, Limits, Ranking
-from perturank.parts import draws
+from perturank.parts import certainty, draws
+
+Sort = Literal["topological", "blocks"]
 
 
 class Shown(eqx.Module):
@@ -136,8 +138,8 @@ def topological(
 def free_sets(precedes: Array, mask: Array, order: Array, limits: Limits) -> Array:
     """Return F[r, i]: document i may stand at place r of this order [k] when those above it are placed; [k, V].
 
-    `topological` draws from these sets where its certain orders are `precedes` [V, V], and `blocks` where that says
-    which documents are `between_blocks`. A floor of exploration lets others stand there too, now and then.
+    `topological` and `blocks` draw from these sets; `precedes` [V, V] says what no list shows the other way round. A
+    floor of exploration lets others stand there too, now and then.
     """
 
     def place(state: tuple[Array, Array], at: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
@@ -196,9 +198,11 @@ def _by_document(order: Array, block: Array) -> Array:
     return jnp.zeros_like(block).at[order].set(block)
 
 
-def between_blocks(scores: Array, certain: Array, mask: Array) -> Array:
-    """Return B[i, j]: document i stands in an earlier block than j, see `blocks`; [V, V]."""
-    block = _by_document(*_blocks_by_score(scores, certain, mask))
+def precedes(sort: Sort, scores: Array, certain: Array, mask: Array) -> Array:
+    """Return P[i, j]: no list shows document j before i, for either way to sort; [V, V]."""
+    if sort == "topological":
+        return certain
+    block = _by_document(*_blocks_by_score(scores, certainty.closure(certain), mask))
     return (block[:, None] < block[None, :]) & mask[:, None] & mask[None, :]
 
 

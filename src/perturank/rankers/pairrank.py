@@ -28,7 +28,7 @@ class PairRankSettings(MemorySettings):
     l2: float = hyper(10.0, "strength of the pull towards 0, in the fit and in A", "λ", POSITIVE)
     objective: Literal["sum", "mean"] = hyper("sum", "sum of pair losses + λ/2‖θ‖² (the paper), or their mean + λ‖θ‖²")
     covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
-    sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
+    sort: ordering.Sort = hyper("topological", "how uncertain orders are randomised")
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
     noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
 
@@ -69,10 +69,7 @@ class PairRank(HistoryRanker):
 
     def precedes(self, query: Query) -> Array:
         """Return which orders of two documents every list keeps: the certain ones, or those between blocks; [V, V]."""
-        certain = self.certain(query)
-        if self.settings.sort == "topological":
-            return certain
-        return ordering.between_blocks(self.score(query), certainty.closure(certain), query.mask)
+        return ordering.precedes(self.settings.sort, self.score(query), self.certain(query), query.mask)
 
     def alpha(self, covariance: Array) -> Array:
         """Return α: as set, or α_t of lemma:cb."""
