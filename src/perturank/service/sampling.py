@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Array, Query, Ranker
+from perturank.core import Array, CertainOrders, Query
 from perturank.service import changing
 from perturank.service.counting import PAIRS_ASKED, UNCERTAIN
 from perturank.service.hosting import Hosted
@@ -20,19 +20,20 @@ MOST_DOCUMENTS = 128  # pairs are many: of a longer query these come first
 
 
 @eqx.filter_jit
-def _compiled(ranker: Ranker, features: Array, mask: Array, prior: Array) -> Array | None:
+def _compiled(ranker: CertainOrders, features: Array, mask: Array, prior: Array) -> Array:
     return ranker.uncertain(Query(features, mask, jnp.zeros((mask.shape[0], 2), jnp.uint32), prior))
 
 
 def uncertain(held: Hosted, asked: Asked) -> float | None:
     """Return the share of the query's pairs without a certain order; None: the ranker knows no certain orders."""
+    if not isinstance(held.ranker, CertainOrders):
+        return None
     n = min(len(asked.ids), MOST_DOCUMENTS)
     v = padded_length(n, held.spec.places)
     features, prior = np.zeros((v, asked.features.shape[1]), np.float32), np.zeros(v, np.float32)
     features[:n] = asked.features[:n]
     prior[:n] = 0 if asked.prior is None else asked.prior[:n]
-    share = _compiled(held.ranker, jnp.asarray(features), jnp.asarray(np.arange(v) < n), jnp.asarray(prior))
-    return None if share is None else float(share)
+    return float(_compiled(held.ranker, jnp.asarray(features), jnp.asarray(np.arange(v) < n), jnp.asarray(prior)))
 
 
 class Sampler:
