@@ -19,9 +19,9 @@ from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.parts.recency import is_bounded
 from perturank.service.entries import Impression
-from perturank.service.lines import lines
 from perturank.service.packing import unpacked
 from perturank.service.spec import MOST_IN_A_BATCH
+from perturank.service.telemetry.logger import logger
 from perturank.simulation import LEARNING, streams
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
@@ -104,7 +104,7 @@ def soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesso
         if is_sound(after):
             ranker = after
         else:
-            lines.warning("the impression at position %d is left out: it would ruin the model", each.since)
+            logger.warning("the impression at position %d is left out: it would ruin the model", each.since)
     return ranker
 
 

@@ -22,11 +22,11 @@ from perturank.service.api.lists import Lists
 from perturank.service.api.unread import Numbers, numbers
 from perturank.service.entries import Impression
 from perturank.service.learner import Learner
-from perturank.service.metering import Meter
-from perturank.service.recent import Recent
 from perturank.service.replaying import rebuilt
 from perturank.service.sealing import fresh, sealed
 from perturank.service.service import Service
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
 from perturank.service.verifying import faults
 
 SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}
@@ -125,7 +125,7 @@ def test_batches(http: TestClient) -> None:
 
 def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> None:
     recent = Recent()
-    lists = Lists(service, Meter(), recent)
+    lists = Lists(service, Metrics(), recent)
     held = service.host.get("m")
     for length in service.host.lengths(held.spec):
         service.host.compile(held, length)
@@ -144,7 +144,7 @@ def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> Non
 
 
 def test_large_bodies_are_read_beside_the_event_loop(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    lists, read = Lists(service, Meter(), Recent()), list[bool]()
+    lists, read = Lists(service, Metrics(), Recent()), list[bool]()
 
     def reads(body: bytes) -> Numbers | None:
         read.append(threading.current_thread() is threading.main_thread())
@@ -161,7 +161,7 @@ def test_large_bodies_are_read_beside_the_event_loop(service: Service, monkeypat
 def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lists, compiled, rank = Lists(service, Meter(), Recent()), threading.Event(), service.rank
+    lists, compiled, rank = Lists(service, Metrics(), Recent()), threading.Event(), service.rank
     monkeypatch.setattr(service.host, "is_compiled", lambda held, length: False)
 
     def slowly(*args: Any, **options: Any) -> Any:

@@ -27,11 +27,11 @@ from perturank.service.api.routes import Route as Row
 from perturank.service.api.straight import Straight
 from perturank.service.api.watch import Watching
 from perturank.service.keys import Keyring
-from perturank.service.metering import Meter
-from perturank.service.recent import Recent
-from perturank.service.sampling import Sampler
+from perturank.service.sampler import Sampler
 from perturank.service.service import Service
-from perturank.service.watching import Watch
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
 
 WITH_BODIES = ("POST", "PUT")
 BUSIEST = ("lists.rank", "lists.feedback")
@@ -41,20 +41,20 @@ class Parts:
     """What answers for one service, each made once."""
 
     def __init__(self, service: Service, added: Added = Added()) -> None:
-        settings, meter, self.recent = service.settings, Meter(), Recent()
+        settings, metrics, self.recent = service.settings, Metrics(), Recent()
         service.host.forget = self.recent.forget
-        watch = Watch(service, meter.pulse)
-        self.health = Health(watch, meter)
-        watch.failing = lambda: self.health.failing
-        watch.pages = [each.path for each in added.pages]
+        overview = Overview(service, metrics.traffic)
+        self.health = Health(overview, metrics)
+        overview.failing = lambda: self.health.failing
+        overview.pages = [each.path for each in added.pages]
         keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
         sizes = settings.body_bytes, settings.file_bytes
-        self.gate, self.gate_for_files = (Gate(keyring, meter, most, settings.patience) for most in sizes)
+        self.gate, self.gate_for_files = (Gate(keyring, metrics, most, settings.patience) for most in sizes)
         self._by_name = {
-            "lists": Lists(service, meter, self.recent),
+            "lists": Lists(service, metrics, self.recent),
             "models": Models(service, self.recent),
             "health": self.health,
-            "watch": Watching(service, watch, self.recent),
+            "watch": Watching(service, overview, self.recent),
         }
 
     def endpoint(self, row: Row) -> Endpoint:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from perturank.service.api.problems import problem
 from perturank.service.api.straight import Straight, Whole, is_plain
-from perturank.service.lines import lines
+from perturank.service.telemetry.logger import logger
 
 HEADER_BYTES = 65_536
 
@@ -203,7 +203,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, title: str, detail: str) -> None:
         name = secrets.token_hex(8)
-        lines.warning("%s: %s", title, detail, extra={"request": name})
+        logger.warning("%s: %s", title, detail, extra={"request": name})
         response = problem(status, "http", title, detail, name)
         head = [f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}".encode()]
         head += [key + b": " + value for key, value in response.raw_headers]

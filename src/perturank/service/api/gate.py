@@ -21,9 +21,9 @@ from perturank.service.api.asking import Asking, Endpoint
 from perturank.service.api.origin import check_local
 from perturank.service.api.problems import problem
 from perturank.service.keys import Keyring, Scope
-from perturank.service.lines import lines, request_id
-from perturank.service.metering import Meter
 from perturank.service.refusals import Refused, TooLarge, TooSlow
+from perturank.service.telemetry.logger import logger, request_id
+from perturank.service.telemetry.prometheus import Metrics
 
 Read = Callable[[Asking], Awaitable[bytes]]
 ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -33,8 +33,8 @@ MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 class Gate:
     """Wraps endpoints."""
 
-    def __init__(self, keyring: Keyring, meter: Meter, body_bytes: int, patience: float) -> None:
-        self._keyring, self._meter = keyring, meter
+    def __init__(self, keyring: Keyring, metrics: Metrics, body_bytes: int, patience: float) -> None:
+        self._keyring, self._metrics = keyring, metrics
         self._body_bytes, self._patience = body_bytes, patience
 
     def __call__(
@@ -61,11 +61,9 @@ class Gate:
         request_id.set(name)
         response = await self._passed(asking, endpoint, scope, read, name)
         response.headers["x-request-id"] = name
-        self._meter.requests.labels(asking.method, asking.route, response.status_code).inc()
         seconds = time.perf_counter() - began
-        self._meter.seconds.labels(asking.route).observe(seconds)
-        self._meter.pulse.note(asking.route, response.status_code, seconds)
-        lines.info("%s %s %d", asking.method, quote(asking.path), response.status_code)
+        self._metrics.note_request(asking.method, asking.route, response.status_code, seconds)
+        logger.info("%s %s %d", asking.method, quote(asking.path), response.status_code)
         return response
 
     async def _passed(
@@ -98,7 +96,7 @@ class Gate:
         except ClientDisconnect:
             return problem(499, "gone", "the client has gone", "", name)
         except Exception:  # a fault of ours: whoever asked gets an answer, whoever runs this gets the traceback
-            lines.exception("failed")
+            logger.exception("failed")
             return problem(500, "fault", "the service failed", "the log line with this id says why", name)
 
     async def _read(self, request: Request, asking: Asking) -> bytes:

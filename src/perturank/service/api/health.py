@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from perturank.service.api.asking import Asking
 from perturank.service.api.forms import answered
-from perturank.service.lines import lines
-from perturank.service.metering import Meter
-from perturank.service.watching import Watch
+from perturank.service.telemetry.logger import logger
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
 
 DAMAGED = "a stored version is damaged or gone, and another one serves"
 SAMPLING = "queries cannot be looked at for certain orders"
@@ -22,8 +22,8 @@ HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
 class Health:
     """Alive, ready, measured."""
 
-    def __init__(self, watch: Watch, meter: Meter) -> None:
-        self._service, self._watch, self._meter = watch.service, watch, meter
+    def __init__(self, overview: Overview, metrics: Metrics) -> None:
+        self._service, self._overview, self._metrics = overview.service, overview, metrics
         self._failing: dict[str, str] = {}
         self._has_been_ready = False
 
@@ -40,13 +40,13 @@ class Health:
     def fails(self, what: str, error: Exception) -> None:
         """Note a failure; the log is told of the first alone."""
         if what not in self._failing:
-            lines.error("%s", what, exc_info=error)
+            logger.error("%s", what, exc_info=error)
         self._failing[what] = f"{what}: {error}"
 
     def works(self, what: str) -> None:
         """Note that this does not fail, or no longer."""
         if self._failing.pop(what, None) is not None:
-            lines.info("no longer: %s", what)
+            logger.info("no longer: %s", what)
 
     def compiled(self) -> None:
         """Note that everything was compiled once: what comes later is compiled while the rest is served."""
@@ -77,5 +77,5 @@ class Health:
 
     async def metrics(self, asking: Asking) -> Response:
         """Answer with what Prometheus reads."""
-        page = await anyio.to_thread.run_sync(self._meter.page, self._watch)
+        page = await anyio.to_thread.run_sync(self._metrics.page, self._overview)
         return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")

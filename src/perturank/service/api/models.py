@@ -15,10 +15,10 @@ from perturank.service.api.finding import hosted
 from perturank.service.api.forms import FILE, answered, asked
 from perturank.service.api.requests import Erase, Pin
 from perturank.service.hosting import Hosted
-from perturank.service.recent import Recent
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
 from perturank.service.spec import SpecRequest
+from perturank.service.telemetry.recent import Recent
 
 run = anyio.to_thread.run_sync
 LISTED = 100  # versions, unless told otherwise

@@ -10,7 +10,7 @@ from perturank.service.api import answers
 from perturank.service.api import requests as of
 from perturank.service.keys import Scope
 from perturank.service.spec import SpecRequest
-from perturank.service.watching import SPANS
+from perturank.service.telemetry.overview import SPANS
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -9,9 +10,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from perturank.service.lines import lines
 from perturank.service.log.merging import Merger, reading
 
+logger = logging.getLogger("perturank.service")
 PAGE_BYTES = 4096
 PAGES_TO_MERGE = 1000  # written since the last time, about
 MOST_PAGES = 16_000  # written since then: beyond, what writes has to wait
@@ -86,7 +87,7 @@ class Checkpointer:
         except (OSError, sqlite3.DatabaseError) as error:
             is_merged = False
             if not self._is_failing:  # it is tried again, and said once
-                lines.warning("the -wal file cannot be merged into the log, which keeps it: %s", error)
+                logger.warning("the -wal file cannot be merged into the log, which keeps it: %s", error)
             self._is_failing = True
         with self._lock:
             self._pages -= before if is_merged else 0

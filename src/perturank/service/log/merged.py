@@ -7,15 +7,16 @@ older and not needed. Where there is one, the file may be merged in part, and th
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from perturank.errors import BadInput
-from perturank.service.lines import lines
 from perturank.service.log import spare, wal
 from perturank.service.log.wal import beside
 
+logger = logging.getLogger("perturank.service")
 DATABASE_HEADER = 100  # bytes, which every commit changes
 COMMITS = 2**31  # there the count begins anew: SQLite keeps this number in 31 bits
 
@@ -57,7 +58,7 @@ def _put_back(path: Path) -> None:
     beside(path, "-shm").unlink(missing_ok=True)
     spare.copied(copy, file, kept.n_whole)
     says = "the -wal file was cut below what was being merged of it: %d bytes are put back from the copy of it"
-    lines.warning(says, kept.n_whole - (0 if found is None else found.n_whole))
+    logger.warning(says, kept.n_whole - (0 if found is None else found.n_whole))
 
 
 def _is_needed(path: Path, copy: Path, kept: wal.Extent) -> bool:
@@ -90,7 +91,7 @@ def _drop(path: Path) -> None:
     for end in (wal.END, "-shm"):
         beside(path, end).unlink(missing_ok=True)
     says = "the -wal file was cut below what is merged of it: its %d bytes are dropped, the log has newer ones"
-    lines.warning(says, n_bytes)
+    logger.warning(says, n_bytes)
 
 
 def _is_ahead(path: Path) -> bool:

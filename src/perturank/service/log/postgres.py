@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import logging
 import os
 import re
 import threading
@@ -22,7 +23,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
 from perturank.service.entries import FREQUENT, KINDS, REGULAR, Record
-from perturank.service.lines import lines
 from perturank.service.log import sums
 from perturank.service.log.connections import Connections
 from perturank.service.log.rows import COLUMNS, PAGE, among, are_few, paged, record
@@ -31,9 +31,10 @@ from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 from perturank.service.settings import without_password
 
+logger = logging.getLogger("perturank.service")
 FORMAT = 1
 QUOTED = re.compile(r"""(["'])(.*?)\1""")
-TABLE = "perturank_sums"
+TABLE = "perturank_counters"
 SECONDS_FOR_ROOM = 0.01  # to wait for what is under way
 STARTING = 7_073_517_275  # the number of the advisory lock of those that make the tables; any would do
 SCHEMA = f"""
@@ -50,7 +51,7 @@ CREATE INDEX perturank_rare ON perturank_log (model, kind, position) WHERE kind 
 CREATE INDEX perturank_rare_position ON perturank_log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE perturank_blobs (name text PRIMARY KEY, content bytea NOT NULL);
 """
-SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS}, body bytea, PRIMARY KEY (model, span, start))"
+SUMS = f"CREATE TABLE IF NOT EXISTS {TABLE} ({sums.COLUMNS})"
 FEW = f"CREATE INDEX perturank_few_position ON perturank_log (position) WHERE kind NOT IN {REGULAR}"
 # A machine that vanishes without a word, and a process that is stopped, must not hold the lock for long.
 SESSION = """
@@ -99,6 +100,8 @@ class PostgresLog:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
             if connection.execute("SELECT to_regclass('perturank_head')").fetchone() != (None,):
                 connection.execute(SUMS)
+                if connection.execute("SELECT to_regclass('perturank_sums')").fetchone() != (None,):
+                    sums.migrate(PostgresTransaction(connection).execute, "perturank_sums", TABLE)
                 if connection.execute("SELECT to_regclass('perturank_few_position')").fetchone() == (None,):
                     connection.execute(FEW)  # asked for first: it would lock the table in any case
                 return
@@ -209,7 +212,7 @@ class PostgresLog:
                 connection.execute("SET statement_timeout = 0")
                 connection.execute("VACUUM perturank_log, perturank_blobs")
         except (NotReady, psycopg.Error) as error:
-            lines.warning("the room of records that are gone is left to autovacuum: %s", error)
+            logger.warning("the room of records that are gone is left to autovacuum: %s", error)
 
     def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""
@@ -261,10 +264,11 @@ class PostgresTransaction(Writing):
     def finish(self) -> None:
         """Write what is left and where the log ends now, and bring the sums up to date."""
         self.flush()
-        self.tally.write(self._execute, TABLE, self._end.at)
+        self.tally.write(self.execute, TABLE, self._end.at)
         self._connection.execute("UPDATE perturank_head SET position = %s, at = %s", (self._end.position, self._end.at))
 
-    def _execute(self, query: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
+    def execute(self, query: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
+        """Run SQL with question marks."""
         return self._connection.execute(query.replace("?", "%s"), values)
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:

@@ -46,7 +46,7 @@ CREATE INDEX rare_position ON log (position) WHERE kind NOT IN {FREQUENT};
 CREATE TABLE blobs (name TEXT PRIMARY KEY, content BLOB NOT NULL);
 """
 ADDED = {  # since the first logs
-    "sums": f"CREATE TABLE sums ({sums.COLUMNS}, body BLOB, PRIMARY KEY (model, span, start)) WITHOUT ROWID",
+    "counters": f"CREATE TABLE counters ({sums.COLUMNS}) WITHOUT ROWID",
     "few_position": f"CREATE INDEX few_position ON log (position) WHERE kind NOT IN {REGULAR}",
 }
 
@@ -86,6 +86,8 @@ class SqliteLog:
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
             for name in ADDED.keys() - made:
                 connection.execute(ADDED[name])
+            if "sums" in made:
+                sums.migrate(connection.execute, "sums", "counters")
             if not {"log", *ADDED} <= made:
                 merged.count(connection)
         if self._meta("format") != FORMAT:
@@ -182,7 +184,7 @@ class SqliteLog:
 
     def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""
-        return sums.read(self._all, "sums", spans, since, model)
+        return sums.read(self._all, "counters", spans, since, model)
 
     def is_led(self) -> bool:
         """Return whether the lock file is held."""
@@ -254,7 +256,7 @@ class SqliteTransaction(Writing):
     def finish(self) -> None:
         """Write what is left, and bring the sums up to date."""
         self.flush()
-        self.tally.write(self._connection.execute, "sums", self._end.at)
+        self.tally.write(self._connection.execute, "counters", self._end.at)
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:
         self.n_bytes += sum(len(body) for *_, body in rows)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from perturank.service.propensity import log_probability, probability
+from perturank.service.telemetry.cost import log_probability, probability
 
 
 @pytest.mark.parametrize("free, p", [([2, 1], 0.5), ([4, 2, 1], 0.125), ([3, 2, 1], round(1 / 6, 7)), ([1, 1], 1.0)])

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from perturank.service.alarms import Facts, alarms
+from perturank.service.telemetry.alarms import Facts, alarms
 
 WELL = Facts(is_led=True, room=10**10, seconds_since_full=None, failed=0, lags={"m": 1.0}, faults={})
 
 
 def test_a_service_that_is_well_has_no_alarm() -> None:
-    assert alarms(WELL) == []
-    assert alarms(replace(WELL, room=None, seconds_since_full=3600.0)) == []
+    assert list(alarms(WELL)) == []
+    assert list(alarms(replace(WELL, room=None, seconds_since_full=3600.0))) == []
 
 
 @pytest.mark.parametrize(
