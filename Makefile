@@ -8,12 +8,14 @@ WORKERS ?= 2
 LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 # Not --quiet, which hides the warnings that --strict counts. Material prints a notice of its own unless told not to.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+# Rankers are timed beside the plain ones in tests/oracles.
+BENCHMARKS := PYTHONPATH="$(CURDIR)/tests:$$PYTHONPATH" $(BIN)/python -m benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-long check audit fix docs bench web clean
+.PHONY: help setup demo play test test-long check audit fix docs bench bench-service web clean
 
 help:  ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## set everything up, and no more
 
@@ -54,8 +56,11 @@ docs: $(READY)  ## build the documentation
 	@$(MKDOCS)
 	@echo "documentation: site/index.html"
 
-bench: $(READY)  ## measure how fast everything is: one table, about two minutes
-	$(BIN)/perturank bench
+bench: $(READY)  ## measure how fast everything is: one table, about three minutes; ARGS="rankers --quick"
+	$(BENCHMARKS) speed $(ARGS)
+
+bench-service: $(READY)  ## measure what the service withstands; ARGS="--rate 300 --soak 10"
+	$(BENCHMARKS) service $(ARGS)
 
 web:  ## build the pages of the service from web/ into the package; needs Node
 	cd web && npm install --no-audit --no-fund && npm run build

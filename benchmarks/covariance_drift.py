@@ -1,6 +1,6 @@
 """How far the full covariance of olranknet has drifted after many rounds: its widths against a fresh factorisation.
 
-python benchmarks/covariance_drift.py [ROUNDS] [WIDTH]
+python -m benchmarks.covariance_drift [ROUNDS] [WIDTH]
 
 Beside the ranker every pair's gradient difference is added to A in float64; at the end A is factorised
 anew and the confidence widths of a hundred queries are compared with the ranker's own.
@@ -12,13 +12,15 @@ import sys
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from perturank import catalogue, datasets, simulation
+from perturank import catalogue, datasets, machine, simulation
 from perturank.clicks import user
 from perturank.core import Array, Interaction, Key
 from perturank.parts import certainty
+from perturank.parts.covariance import Full
 from perturank.parts.preferences import inferred
 from perturank.parts.tangents import inner
 from perturank.rankers.olranknet import OlRankNet
@@ -41,7 +43,7 @@ def differences(ranker: OlRankNet, seen: Interaction, key: Key) -> Array:
         inclusion=s.inclusion,
     )
     g = ranker._gradients(shown.features).explicit()
-    return jax.numpy.sqrt(pairs.weight)[:, None] * (g[pairs.winner] - g[pairs.loser])
+    return jnp.sqrt(pairs.weight)[:, None] * (g[pairs.winner] - g[pairs.loser])
 
 
 @eqx.filter_jit
@@ -61,6 +63,7 @@ def own_distances(ranker: OlRankNet, features: Array, mask: Array) -> tuple[Arra
 
 def main(n_rounds: int = 5000, width: int = 16) -> None:
     """Simulate, and print the largest relative error of a width."""
+    machine.pin_threads(1)
     fold = datasets.load("synthetic")
     keys = streams(1)
     entry = catalogue.published("olranknet")
@@ -73,7 +76,7 @@ def main(n_rounds: int = 5000, width: int = 16) -> None:
     for t in range(1, n_rounds + 1):
         if t % simulation.LEAST_ROOM == 1:
             ranker = ranker.with_room(simulation.LEAST_ROOM, 10)
-        seen = round_seen(world, ranker, np.int32(t))
+        seen = round_seen(world, ranker, jnp.int32(t))
         key = jax.random.fold_in(keys[LEARNING], t)
         waiting.append(np.asarray(differences(ranker, seen, key), np.float64))
         a = np.eye(waiting[0].shape[1]) * settings.as_dict()["l2"] if a is None else a
@@ -83,9 +86,10 @@ def main(n_rounds: int = 5000, width: int = 16) -> None:
             a += u.T @ u
             waiting = []
     assert a is not None
+    assert isinstance(ranker.covariance, Full)
     factor, worst, errors = scipy.linalg.cholesky(a, lower=True), 0.0, []
     for q in range(N_QUERIES):
-        query, _ = world.shelf.query(np.int32(q), world.shelf.sizes[-1])
+        query, _ = world.shelf.query(jnp.int32(q), world.shelf.sizes[-1])
         found, g = own_distances(ranker, query.features, query.mask)
         n = int(query.mask.sum())
         half = scipy.linalg.solve_triangular(factor, np.asarray(g, np.float64)[:n].T, lower=True)

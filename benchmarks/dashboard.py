@@ -1,4 +1,4 @@
-"""How long the dashboard's questions take over logs of different lengths: `python benchmarks/dashboard.py [LENGTH…]`.
+"""How long the dashboard's questions take over logs of different lengths: `python -m benchmarks.dashboard [LENGTH…]`.
 
 The logs hold real impressions and feedback with the sums that the service keeps beside them, spread over thirty days.
 """
@@ -15,15 +15,17 @@ from pathlib import Path
 import typer
 
 from perturank.service.entries import Changed, Impression
-from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
+from perturank.service.log import Transaction
+from perturank.service.log.sqlite import SqliteLog
 from perturank.service.sealing import fresh
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import SpecRequest
+from perturank.service.spec import checked_spec
 from perturank.service.telemetry import counters
 from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.service.telemetry.traffic import Traffic
+from perturank.wire.specification import SpecRequest
 
 LENGTHS = (1_000, 100_000, 1_000_000)
 TRANSACTIONS = 1_000  # in which each log is written, so that all have sums over the same minutes and hours
@@ -35,19 +37,19 @@ IDS = [f"document {i}" for i in range(10)]
 def filled(log: SqliteLog, n: int) -> None:
     """Write n impressions, each with a click, as if they had come over thirty days."""
     with log.transaction() as transaction:
-        transaction.append("m", Changed(0, SpecRequest(n_features=5, ranker="p2linrank").checked()))
+        transaction.append("m", Changed(0, checked_spec(SpecRequest(n_features=5, ranker="p2linrank"))))
     entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0")
     amounts = counters.list_amounts(entry, [True, False] * 5)
     began = time.time_ns() // 1_000_000 - DAYS * 86_400_000
     at_once = max(1, n // TRANSACTIONS)
     for first in range(0, n, at_once):
         with log.transaction() as transaction:
-            transaction._end.at = began + first * DAYS * 86_400_000 // n
+            transaction.at = began + first * DAYS * 86_400_000 // n
             for i in range(first, min(first + at_once, n)):
                 _shown(transaction, entry, amounts, IDS[i % 10])
 
 
-def _shown(transaction: SqliteTransaction, entry: Impression, amounts: dict[str, float], clicked: str) -> None:
+def _shown(transaction: Transaction, entry: Impression, amounts: dict[str, float], clicked: str) -> None:
     name = fresh(0)
     transaction.append("m", entry, name)
     transaction.tally.add("m", amounts)

@@ -60,21 +60,21 @@ def value(hit: dict[str, Any], field: str | None) -> Any:
 def documents(hits: list[dict[str, Any]], fields: list[str]) -> list[Document]:
     """Return hits as perturank takes them: numbers by name, those that are missing left out."""
     best = max(hit["_score"] for hit in hits) or 1.0
-    found: list[Document] = []
+    found = []
     for hit in hits:
         relative = hit["_score"] / best
         numbers = {field: float(known) for field in fields if (known := value(hit, field)) is not None}
-        found.append({"id": hit["_id"], "prior": PRIOR * relative, "features": {SCORE: relative, **numbers}})
+        found.append(Document(hit["_id"], {SCORE: relative, **numbers}, prior=PRIOR * relative))
     return found
 
 
 def make(client: Client, engine: Engine, fields: list[str]) -> None:
     """Make the model; made again with other fields, or after they have changed much, it begins anew."""
-    features: list[Feature] = [{"name": SCORE}]
+    features = [Feature(SCORE)]
     for field, (mean, deviation) in engine.spread(fields).items():
-        features.append({"name": field, "shift": mean, "scale": deviation, "missing": 0.0})  # 0: the mean
+        features.append(Feature(field, shift=mean, scale=deviation, missing=0.0))  # 0: the mean
     client.put_model(MODEL, n_features=len(features), features=features)
-    print(f"model {MODEL!r} has {', '.join(feature['name'] for feature in features)}")
+    print(f"model {MODEL!r} has {', '.join(feature.name for feature in features)}")
 
 
 def search(client: Client, engine: Engine, text: str, title: str | None, k: int) -> None:

@@ -26,10 +26,10 @@ from perturank.client import Feature, NoAnswer, ServiceProblem
 
 SERVICE = os.environ.get("PERTURANK_URL", "http://127.0.0.1:8765")
 MODEL = "shop"
-FEATURES: list[Feature] = [  # brought to a size around 1 by the service
-    {"name": "price", "shift": 50.0, "scale": 50.0},
-    {"name": "rating", "shift": 4.0, "scale": 0.5},
-    {"name": "days", "shift": 365.0, "scale": 365.0},
+FEATURES = [  # brought to a size around 1 by the service
+    Feature("price", shift=50.0, scale=50.0),
+    Feature("rating", shift=4.0, scale=0.5),
+    Feature("days", shift=365.0, scale=365.0),
 ]
 PRODUCTS = {
     "red-shoes": {"price": 59.0, "rating": 4.6, "days": 30.0},

@@ -12,12 +12,13 @@ from perturank.service import snapshots
 from perturank.service.entries import Changed, Entry, Impression, Snapshot
 from perturank.service.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.effects import give_feedback
+from perturank.service.log.feedback import give_feedback
 from perturank.service.packing import packed
 from perturank.service.replaying import rebuilt
 from perturank.service.retention import Retention
 from perturank.service.sealing import fresh
-from perturank.service.spec import Spec, SpecRequest
+from perturank.service.spec import Spec, checked_spec
+from perturank.wire.specification import SpecRequest
 
 N_FEATURES = 5
 PLACES = 4
@@ -35,7 +36,7 @@ def request(ranker: str = "pdgd-linear", **changes: Any) -> SpecRequest:
 
 def spec(ranker: str = "pdgd-linear", **changes: Any) -> Spec:
     """Return that model."""
-    return request(ranker, **changes).checked()
+    return checked_spec(request(ranker, **changes))
 
 
 def rows(n: int = 4, seed: int = 0) -> np.ndarray:

@@ -36,6 +36,7 @@ QUICK: dict[str, Any] = {
     "l2": 0.1,
     "l2_output": 1.0,
     "l2_hidden": 5.0,
+    "new_weight": 10.0,
     "early_noise": 2.0,
     "early_weight": 10.0,
     "floor": 0.0,

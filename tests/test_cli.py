@@ -169,7 +169,7 @@ def test_data_says_what_is_in_each_split(small: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["simulate", "rankers", "users", "datasets", "data", "reproduce", "report", "merge", "bench", "replay"]
+    "command", ["simulate", "rankers", "users", "datasets", "data", "reproduce", "report", "merge", "replay"]
 )
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = run(command, "--help")

@@ -10,6 +10,8 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 import perturank
 from perturank.__about__ import __version__
 
@@ -48,6 +50,35 @@ def test_all_installs_every_extra_but_the_developers() -> None:
 def test_the_command_line_starts_without_loading_jax() -> None:
     program = "import sys, perturank.cli; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "first, names",
+    [("os", "perturank"), ("jax", "perturank.client, perturank.datasets, perturank.simulation, perturank.storage")],
+)
+def test_importing_the_package_changes_nothing_in_the_environment(first: str, names: str) -> None:
+    program = f"import os, {first}; before = dict(os.environ); import {names}; exit(before != dict(os.environ))"
+    unset = {name: value for name, value in os.environ.items() if "NPROC" not in name and "THREADS" not in name}
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, env=unset).returncode == 0
+
+
+def test_the_command_line_runs_with_one_thread_unless_told(tmp_path: Path) -> None:
+    program = (
+        "import atexit, os; from perturank.cli import main; atexit.register(lambda: print(os.environ['NPROC'])); main()"
+    )
+    for given, expected in (({}, "1"), ({"NPROC": "2"}, "2")):
+        environment = {name: value for name, value in os.environ.items() if name != "NPROC"} | given
+        command = [sys.executable, "-c", program, "--version"]
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment).stdout
+        assert printed.split() == [__version__, expected]
+
+
+def test_a_command_whose_packages_are_missing_says_what_to_install(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['msgspec'] = None; from perturank.cli import main; main()"
+    command = [sys.executable, "-c", program, "log", "show"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == "error: msgspec is not installed; run: pip install 'perturank[service]'\n"
 
 
 def test_an_interpreter_that_is_too_old_is_refused_in_one_line(tmp_path: Path) -> None:

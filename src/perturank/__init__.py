@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from perturank import machine
 from perturank.__about__ import __version__
 from perturank.errors import BadInput
 
@@ -30,8 +29,6 @@ __all__ = [
     "make",
     "save",
 ]
-
-machine.pin_threads(machine.n_threads())
 
 # Imported when first used: JAX takes a second to load, and `perturank --help` does not need it.
 _HOMES = {

@@ -10,18 +10,26 @@ from pathlib import Path
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of <malloc.h>
 
 
-def pin_threads(n: int) -> None:
+def pin_threads(n: int | None = None) -> None:
     """Limit JAX, and the linear algebra it borrows from SciPy, to n threads; works only before either is loaded.
 
-    The last bits of a result depend on the number of threads, so it is part of a run's identity.
+    Where no number is given, $NPROC says it, or it is one. The last bits of a result depend on the number of
+    threads, so it is part of a run's identity. Programs call this at their start; importing perturank does not.
     """
+    if n is None:
+        n = int(os.environ.get("NPROC", "1"))
     for name in ("NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = str(n)
 
 
 def n_threads() -> int:
-    """Return the number of threads that a run may use."""
-    return int(os.environ.get("NPROC", "1"))
+    """Return the number of threads that a run may use: $NPROC, or as JAX has it, one for each processor."""
+    return int(os.environ.get("NPROC") or n_cores())
+
+
+def n_cores() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cache_folder() -> Path:

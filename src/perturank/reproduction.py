@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from perturank import clicks, datasets, significance
-from perturank.bench.calibration import calibrated
 from perturank.errors import BadInput
 from perturank.experiments.experiment import Finding
 from perturank.experiments.planning import Planned, Sources, findings, planned, shown, sources
@@ -19,6 +18,7 @@ from perturank.results.job import Job
 from perturank.results.outcome import Outcome
 from perturank.results.store import Store
 from perturank.sweeps import cost
+from perturank.sweeps.speed import matrix_gflops
 
 Maker = Callable[[Sequence[Job], Store], None]  # makes runs and keeps them: on this machine or on a cluster
 CALIBRATION = 0.3  # seconds
@@ -110,7 +110,7 @@ class Estimates:
 
 def estimated(asked: Asked, done: Mapping[str, Outcome]) -> Estimates:
     """Return what is still to be done. A run that several experiments share counts for the first."""
-    gflops = calibrated(CALIBRATION)["gflops"]
+    gflops = matrix_gflops(CALIBRATION)
     parts = asked.planned(done, guess=True).parts
     data = _data({part.job.data for part in parts})
     found: dict[tuple[str, str], dict[str, Job]] = {}

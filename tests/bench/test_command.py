@@ -1,4 +1,4 @@
-"""`perturank bench` as a user meets it."""
+"""`python -m benchmarks speed` as a user meets it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from perturank.cli import app
+from benchmarks.__main__ import app
 
 READING = ["reading", "--quick", "--seconds", "0.01"]
 
 
 def run(*args: str | Path) -> Result:
-    return CliRunner().invoke(app, ["bench", *map(str, args)], prog_name="perturank", catch_exceptions=False)
+    return CliRunner().invoke(app, ["speed", *map(str, args)], prog_name="benchmarks", catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")

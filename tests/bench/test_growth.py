@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import small
 
+from benchmarks import growth, histories
+from benchmarks.loop import fresh
+from benchmarks.section import Row
 from perturank import storage
-from perturank.bench import filling, growth
-from perturank.bench.measures import Row
-from perturank.bench.rounds import fresh
 
 
 def test_the_exponent_is_that_of_a_power_law_at_late_rounds() -> None:
@@ -36,15 +36,15 @@ def test_curves_have_the_oracle_in_every_panel() -> None:
 
 
 def test_a_moved_history_is_that_of_the_small_network_and_nothing_else_changes() -> None:
-    filled = filling.remembering(40, 3)
-    documents, pairs = filling.sizes(filled)
+    filled = histories.remembering(40, 3)
+    documents, pairs = histories.sizes(filled)
     assert documents == 40
     assert pairs > 4
     for name in ("p2neurrank", "p2linrank", "p2headrank"):
         blank = fresh(name, 3)
-        moved = filling.moved(filled, blank)
-        assert filling.sizes(moved) == (documents, pairs)
-        assert filling.sizes(blank) == (0, 0)
+        moved = histories.moved(filled, blank)
+        assert histories.sizes(moved) == (documents, pairs)
+        assert histories.sizes(blank) == (0, 0)
         theta = {key: array for key, array in storage.arrays_of(moved).items() if key.startswith((".theta", ".fit"))}
         assert theta
         for key, array in theta.items():

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from perturank.bench.measures import Column, Part, Row
-from perturank.bench.report import Report, read, this_machine, written
+from benchmarks.report import BenchmarkReport, read_report, this_machine, write_report
+from benchmarks.section import Column, Row, SectionResult
 from perturank.errors import BadInput
 
-PART = Part(
+PART = SectionResult(
     "ms", "title", (Column("ms", "ms", "time"), Column("n", "n", "fact")), {"a": Row({"ms": 1.5}, "why")}, 2.0, 1.5
 )
-REPORT = Report({"gflops": 50.0, "threads": 1}, this_machine(), {"growth": PART}, 3.0)
+REPORT = BenchmarkReport({"gflops": 50.0, "threads": 1}, this_machine(), {"growth": PART}, 3.0)
 
 
 def test_a_report_has_the_keys_that_later_versions_compare() -> None:
@@ -25,8 +25,8 @@ def test_a_report_has_the_keys_that_later_versions_compare() -> None:
 
 
 def test_a_report_is_read_as_it_was_written_and_leaves_nothing_beside(tmp_path: Path) -> None:
-    written(REPORT.as_dict(), tmp_path / "old.json")
-    assert read(tmp_path / "old.json") == REPORT.as_dict()
+    write_report(REPORT.as_dict(), tmp_path / "old.json")
+    assert read_report(tmp_path / "old.json") == REPORT.as_dict()
     assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
 
 
@@ -35,12 +35,12 @@ def test_a_report_is_read_as_it_was_written_and_leaves_nothing_beside(tmp_path: 
     [
         (None, "No such file"),
         ("{", "is not JSON"),
-        ("[]", "was not written by perturank bench"),
-        ('{"format": 1}', "was not written by perturank bench"),
-        ({"calibration": {"gflops": 0}}, "was not written by perturank bench"),
-        ({"calibration": None}, "was not written by perturank bench"),
-        ({"sections": {"fit": []}}, "was not written by perturank bench"),
-        ({"sections": {"fit": {"row": 3}}}, "was not written by perturank bench"),
+        ("[]", "was not written by the benchmark"),
+        ('{"format": 1}', "was not written by the benchmark"),
+        ({"calibration": {"gflops": 0}}, "was not written by the benchmark"),
+        ({"calibration": None}, "was not written by the benchmark"),
+        ({"sections": {"fit": []}}, "was not written by the benchmark"),
+        ({"sections": {"fit": {"row": 3}}}, "was not written by the benchmark"),
         ({"format": 99}, "has format 99"),
     ],
 )
@@ -49,5 +49,5 @@ def test_a_foreign_file_is_refused_in_one_line(content: Any, said: str, tmp_path
     if content is not None:
         path.write_text(content if isinstance(content, str) else json.dumps(REPORT.as_dict() | content))
     with pytest.raises(BadInput, match=said) as refused:
-        read(path)
+        read_report(path)
     assert "\n" not in str(refused.value)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from perturank import bench
-from perturank.bench import child, fit, plain, rankers
+from benchmarks import child, fit, rankers, suite
+from benchmarks.comparison import compare
+from benchmarks.section import Effort
 from perturank.errors import BadInput
 
-TINY = bench.Effort(
+TINY = Effort(
     seconds=0.01,
     rounds=5,
     rankers=("pdgd-linear", "random"),
@@ -29,13 +29,13 @@ TINY = bench.Effort(
 )
 
 
-@pytest.mark.parametrize("name", list(bench.SECTIONS))
+@pytest.mark.parametrize("name", list(suite.SECTIONS))
 def test_a_section_fills_its_columns_and_counts_its_steps(name: str) -> None:
     heard: list[str] = []
-    section = bench.SECTIONS[name]
-    report = bench.measured([section], TINY, heard.append)
+    section = suite.SECTIONS[name]
+    report = suite.measure([section], TINY, heard.append)
     part = report.parts[name]
-    assert len(heard) == bench.n_steps([section], TINY)
+    assert len(heard) == suite.n_steps([section], TINY)
     assert part.rows
     for row in part.rows.values():
         assert set(row.values) <= {column.key for column in part.columns}
@@ -43,14 +43,12 @@ def test_a_section_fills_its_columns_and_counts_its_steps(name: str) -> None:
         assert all(math.isfinite(value) for value in row.values.values() if value is not None)
     assert report.calibration["gflops"] > 0
     assert set(report.calibration["sections"]) == {name}
-    assert [
-        change.verdict for change in bench.compared(report.as_dict(), report.as_dict()).changes if change.ratio
-    ] != []
+    assert [change.verdict for change in compare(report.as_dict(), report.as_dict()).changes if change.ratio] != []
 
 
 def test_all_sections_are_chosen_unless_named_and_keep_their_order() -> None:
-    assert [section.name for section in bench.chosen([])] == list(bench.SECTIONS)
-    assert [section.name for section in bench.chosen(["reading", "fit"])] == ["fit", "reading"]
+    assert [section.name for section in suite.sections_named([])] == list(suite.SECTIONS)
+    assert [section.name for section in suite.sections_named(["reading", "fit"])] == ["fit", "reading"]
 
 
 def test_heads_are_timed_at_two_sizes_of_the_ensemble_beside_networks() -> None:
@@ -61,9 +59,9 @@ def test_heads_are_timed_at_two_sizes_of_the_ensemble_beside_networks() -> None:
 
 def test_an_unknown_section_or_ranker_is_told_the_nearest_before_any_work() -> None:
     with pytest.raises(BadInput, match="did you mean 'latency'"):
-        bench.chosen(["latencies"])
+        suite.sections_named(["latencies"])
     with pytest.raises(BadInput, match="did you mean 'p2linrank'"):
-        bench.n_steps(bench.chosen(["rankers"]), replace(TINY, rankers=("p2linrnk",)))
+        suite.n_steps(suite.sections_named(["rankers"]), replace(TINY, rankers=("p2linrnk",)))
 
 
 def test_operations_are_those_of_the_three_products_of_every_layer() -> None:
@@ -73,11 +71,6 @@ def test_operations_are_those_of_the_three_products_of_every_layer() -> None:
     assert fit.flops(3, 2, (m, m), d) == 3 * 2 * (forward + to_weights + to_inputs)
 
 
-def test_without_a_source_tree_there_is_no_oracle(tmp_path: Path) -> None:
-    assert plain.rankers(tmp_path) is None
-    assert plain.rankers() is not None
-
-
 def test_a_process_that_fails_or_takes_too_long_says_so() -> None:
-    assert "did you mean 'random'" in child.outcome(child.Job("randon", (5,), 1, 0.01), 60).failure
-    assert child.outcome(child.Job("random", (5,), 1, 0.01), 1).failure.startswith("not done after ")
+    assert "did you mean 'random'" in child.run_child(child.Workload("randon", (5,), 1, 0.01), 60).failure
+    assert child.run_child(child.Workload("random", (5,), 1, 0.01), 1).failure.startswith("not done after ")

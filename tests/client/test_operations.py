@@ -28,20 +28,16 @@ from perturank.client import (
     ServiceProblem,
     ShownList,
     Versions,
-    answers,
-    requests,
 )
-from perturank.client.operation import Operation
-from perturank.client.operations import Operations
+from perturank.client.operations import Operation, Operations
 from perturank.errors import BadInput
-from perturank.service.api import answers as told
-from perturank.service.api.application import application
-from perturank.service.api.routes import ROUTES, Events
+from perturank.service.http.app import application
+from perturank.service.http.routes import ROUTES, Events
 from perturank.service.learner import Learner
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Exploration, Feature, SpecRequest
+from perturank.wire.specification import SpecRequest
 
 NAMES = [name for name, value in vars(Operations).items() if isinstance(value, Operation)]
 SAMPLES: dict[str, tuple[Any, ...]] = {
@@ -96,30 +92,9 @@ def test_every_route_but_the_endless_one_is_an_operation() -> None:
         assert known is (route.gives is not Events), route.path
 
 
-def test_answers_have_the_fields_that_the_service_gives() -> None:
-    for name in (
-        "Described",
-        "Models",
-        "Version",
-        "Versions",
-        "Accepted",
-        "Place",
-        "Node",
-        "Standing",
-        "Draws",
-        "Shown",
-    ):
-        mine = typing.get_type_hints(getattr(answers, name))
-        assert list(mine) == list(getattr(told, name).__struct_fields__), name
-    for name in ("Explained", "Alive", "Readiness"):
-        assert set(typing.get_type_hints(getattr(answers, name))) <= set(getattr(told, name).__struct_fields__)
-
-
 def test_a_model_is_made_with_the_words_of_its_specification() -> None:
     parameters = inspect.signature(Operations.put_model).parameters
     assert set(parameters) - {"self", "model"} == set(SpecRequest.__struct_fields__)
-    assert list(requests.Feature.__annotations__) == list(Feature.__struct_fields__)
-    assert list(requests.Exploration.__annotations__) == list(Exploration.__struct_fields__)
 
 
 def test_lists_and_clicks(service: Service) -> None:

@@ -13,7 +13,7 @@ from client.made_up import DOCUMENTS, SHOWN, Clock, Flaky, Outcome
 
 from perturank import AsyncClient, Client
 from perturank.client import Clicks, NoAnswer, ServiceProblem
-from perturank.client.retrying import seconds_asked_for
+from perturank.client.retries import seconds_asked_for
 
 GIVEN = {"status": "recorded"} | SHOWN
 
@@ -22,7 +22,7 @@ GIVEN = {"status": "recorded"} | SHOWN
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr("time.sleep", clock.sleep)
-    monkeypatch.setattr("perturank.client.retrying.monotonic", clock.monotonic)
+    monkeypatch.setattr("perturank.client.retries.monotonic", clock.monotonic)
     return clock
 
 

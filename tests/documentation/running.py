@@ -16,13 +16,16 @@ from typing import Any
 
 from fenced import ROOT, Block
 from serving import Serving
+from typer import Typer
 from typer.main import get_command
 
+from benchmarks.__main__ import app as benchmarks
 from perturank.cli import app
 
 AS_WRITTEN = "127.0.0.1:8765"
 DATABASE = "postgresql://perturank@db.example.org/perturank"
 SECONDS = 300
+BENCHMARKS = {"bench": "speed", "bench-service": "service"}  # targets of make, and the command that each runs
 STRICTLY = 'set -eo pipefail; curl() { command curl --fail-with-body -sS "$@"; }\n'
 
 
@@ -118,11 +121,14 @@ def must_be_understood(block: Block) -> None:
     for words in said:
         if words[0] == "perturank":
             understood(words)
+        elif words[0] == "make" and words[1] in BENCHMARKS:
+            given = [word.removeprefix("ARGS=") for word in words[2:]]
+            understood(["benchmarks", BENCHMARKS[words[1]], *shlex.split(" ".join(given))], benchmarks)
 
 
-def understood(words: list[str]) -> None:
+def understood(words: list[str], commands: Typer = app) -> None:
     """Let the command line read these words, without doing what they say."""
-    command, rest = get_command(app), words[1:]
+    command, rest = get_command(commands), words[1:]
     while hasattr(command, "commands"):
         assert rest, words
         assert rest[0] in command.commands, words

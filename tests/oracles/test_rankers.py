@@ -131,6 +131,7 @@ def test_the_steps_of_a_network_are_those_of_the_compiled_ranker(name: str) -> N
         {"loss": "cross-entropy"},
         {"widths": (8, 8), "l2_hidden": 0.5},
         {"shortcut": False, "n_steps": 1},
+        {"new_weight": 0.05},
     ],
     ids=str,
 )

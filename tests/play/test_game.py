@@ -24,7 +24,7 @@ from perturank.play.library import Library
 from perturank.play.models import LEARNING
 from perturank.play.playing import Playing, Wish
 from perturank.play.searching import SearchBox
-from perturank.service.api.application import application
+from perturank.service.http.app import application
 from perturank.service.learner import Learner
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.refusals import Refused

@@ -9,7 +9,8 @@ import small
 from perturank import catalogue, storage
 from perturank.service import changing, snapshots
 from perturank.service.refusals import Refused
-from perturank.service.spec import Spec, SpecRequest
+from perturank.service.spec import Spec, checked_spec
+from perturank.wire.specification import SpecRequest
 
 GROWS: dict[str, Any] = {
     "widths": (16, 16)
@@ -22,7 +23,7 @@ def changes(name: str) -> dict[str, Any]:
 
 def spec(name: str) -> Spec:
     settings = small.settings(name, **changes(name)).as_dict()
-    return SpecRequest(n_features=small.N_FEATURES, ranker=name, settings=settings, places=small.PLACES).checked()
+    return checked_spec(SpecRequest(n_features=small.N_FEATURES, ranker=name, settings=settings, places=small.PLACES))
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.rankers()))

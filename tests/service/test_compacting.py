@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ from perturank.errors import BadInput
 from perturank.service import changing, compacting, snapshots
 from perturank.service.entries import Changed, Compacted, Deleted, Impression, Record, RolledBack, Snapshot
 from perturank.service.learner import Learner
-from perturank.service.log import Log, postgres, sqlite
-from perturank.service.log.effects import give_feedback
+from perturank.service.log import Log, sql
+from perturank.service.log.feedback import give_feedback
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.refusals import NotKnown, NotReady
 from perturank.service.replaying import rebuilt, same_as_stored, undisturbed, whole
@@ -130,8 +131,7 @@ def once_at(position: int, do: Callable[[], object]) -> Callable[[int], None]:
 def test_a_replay_during_a_compaction_begins_again_at_the_new_base(
     either: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (sqlite, postgres):
-        monkeypatch.setattr(module, "PAGE", 5)
+    monkeypatch.setattr(sql, "PAGE", 5)
     created(either)
     learned(either, spec(), 4)
     for position in (1, 6, 13, 20):
@@ -180,7 +180,7 @@ def test_a_log_that_is_compacted_without_end_is_not_read_without_end(log: Log) -
 def test_a_learner_under_which_records_are_taken_out_begins_again(
     log: Log, position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "PAGE", 5)
+    monkeypatch.setattr(sql, "PAGE", 5)
     created(log)
     first = learned(log, spec(), 6)
     break_in = once_at(position, lambda: compacted(log, Retention(impressions=3)))
@@ -336,7 +336,8 @@ def test_a_hole_that_no_compaction_has_made_is_found(tmp_path: Path) -> None:
     compacted(log, Retention(impressions=3))
     assert list(faults(log)) == []
     last = [record.position for record in log.read() if isinstance(record.entry, Impression)][-1]
-    log._connection().execute("DELETE FROM log WHERE position = ?", (last,))
+    with closing(log.connect()) as connection:
+        connection.execute("DELETE FROM log WHERE position = ?", (last,))
     assert any("1 records are missing that no compaction has taken out" in fault for fault in faults(log))
     log.close()
 

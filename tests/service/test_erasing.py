@@ -20,7 +20,7 @@ from perturank.service import compacting, erasing, resuming, snapshots
 from perturank.service.entries import Compacted, Deleted, Erased, Impression
 from perturank.service.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.effects import give_feedback
+from perturank.service.log.feedback import give_feedback
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.refusals import NotKnown
 from perturank.service.replaying import rebuilt, same_as_stored

@@ -15,8 +15,8 @@ from perturank.catalogue import rankers
 from perturank.parts import scoring
 from perturank.service.explaining import drawn, explained, explored, free_sets, graph
 from perturank.service.listing import Flat, Listed, listed
-from perturank.service.spec import Exploration
 from perturank.service.telemetry import cost
+from perturank.wire.specification import Exploration
 
 
 def certain(pairs: list[tuple[int, int]], n: int) -> np.ndarray:

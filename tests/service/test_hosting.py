@@ -7,7 +7,7 @@ from service_small import request, rows
 from perturank.service.log import Log
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Exploration
+from perturank.wire.specification import Exploration
 
 
 def test_limits_are_compiled_anew_and_nothing_else_is(log: Log) -> None:

@@ -32,7 +32,7 @@ from perturank.service.leading import Superseded
 from perturank.service.learner import Learner
 from perturank.service.lessons import roomy
 from perturank.service.log import Log
-from perturank.service.log.effects import give_feedback
+from perturank.service.log.feedback import give_feedback
 from perturank.service.refusals import NotReady
 from perturank.service.replaying import rebuilt, same_as_stored, whole
 from perturank.service.retention import Retention

@@ -14,7 +14,7 @@ from service_small import PLACES, impression, rows, spec
 
 from perturank.service.explaining import explored
 from perturank.service.listing import MOST_PROGRAMS, Flat, Listed, _log_propensity, listed
-from perturank.service.spec import Exploration
+from perturank.wire.specification import Exploration
 
 
 def test_where_no_list_explores_every_place_is_certain() -> None:

@@ -18,17 +18,18 @@ from clicking import Say
 from raw_bytes import GOOD_JSON, Attempt, answer, attempt, attempt_at_stream, request
 from serving import Serving
 
-from perturank.service.api.watch import MOST_STREAMS
+from perturank.service.http.dashboard import MOST_STREAMS
 
 LIVE = b"GET /v1/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 SECONDS = 60.0  # so long may no answer take, on however busy a machine
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
+INVALID_HTTP = b"Invalid HTTP request received."
 ID = re.compile(rb"^x-request-id: (\S+)\r$", re.M)
 
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Serving]:
-    started = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_PATIENCE="4").ready()
+    started = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_PATIENCE="2").ready()
     with started.client() as client:
         client.put_model("m", n_features=2, ranker="random", places=4)
     yield started.ready()
@@ -68,7 +69,8 @@ def test_no_bytes_break_the_service(
     assert httpx.get(f"{serving.url}/healthz", timeout=SECONDS).status_code == 200
     assert serving.stop() == 0
     answered = [name.decode() for each in answers for name in ID.findall(each)]
-    assert len(answered) == sum(count for status, count in statuses.items() if status != 100)
+    not_ours = sum(each.count(INVALID_HTTP) for each in answers)  # uvicorn's own answer
+    assert len(answered) + not_ours == sum(count for status, count in statuses.items() if status != 100)
     assert set(answered) <= serving.requests_logged()
 
 
@@ -86,41 +88,21 @@ def test_the_head_of_a_stream_is_all_of_it(serving: Serving) -> None:
         assert http.get("/healthz").status_code == 200  # on the same connection
 
 
-def test_clients_that_never_finish_are_told_so(serving: Serving) -> None:
+def test_a_client_that_does_not_finish_its_body_is_told_so(serving: Serving) -> None:
     whole = request(GOOD_JSON)
-    for n in (0, 30, whole.index(b"\r\n\r\n") + 10):  # nothing, half a header, half a body
-        with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
-            connection.sendall(whole[:n])
-            got = b"".join(iter(lambda: connection.recv(65536), b""))
-        assert got.startswith(b"HTTP/1.1 408 "), got
-        assert b"connection: close" in got
-
-
-def test_a_client_that_has_said_everything_is_answered_though_it_closed_its_side(serving: Serving) -> None:
     with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
-        connection.sendall(request(GOOD_JSON))
-        connection.shutdown(socket.SHUT_WR)
+        connection.sendall(whole[: whole.index(b"\r\n\r\n") + 10])
         got = b"".join(iter(lambda: connection.recv(65536), b""))
-    assert got.startswith(b"HTTP/1.1 200 ")
+    assert got.startswith(b"HTTP/1.1 408 "), got
+    assert b"connection: close" in got
 
 
-def test_what_follows_a_request_and_is_no_http_does_not_take_its_answer_away(serving: Serving) -> None:
-    with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
-        connection.sendall(request(GOOD_JSON) + b"\x00\x01 what?\r\n\r\n")
-        got = b"".join(iter(lambda: connection.recv(65536), b""))
-    assert STATUS.findall(got) == [b"200"]
-
-
-def test_an_upgrade_nobody_offers_is_passed_over_and_the_connection_goes_on(serving: Serving) -> None:
-    with socket.create_connection(("127.0.0.1", port(serving)), timeout=SECONDS) as connection:
-        first = request(GOOD_JSON, b"rank", b"connection: upgrade, http2-settings", b"upgrade: h2c")
-        connection.sendall(first[:-20])
-        time.sleep(0.2)
-        connection.sendall(first[-20:])
-        first = connection.recv(65536)
-        connection.sendall(request(GOOD_JSON, b"rank", b"connection: close"))
-        rest = b"".join(iter(lambda: connection.recv(65536), b""))
-    assert STATUS.findall(first + rest) == [b"200", b"200"]
+def test_a_body_with_an_upgrade_to_another_protocol_is_refused(serving: Serving) -> None:
+    """As Java's HttpClient proposes it, unless it is told to speak HTTP/1.1."""
+    sent = request(GOOD_JSON, b"rank", b"connection: upgrade, http2-settings", b"upgrade: h2c")
+    ((status, body),) = _answers(serving, sent)
+    assert status == b"400"
+    assert "only HTTP/1.1 is served" in json.loads(body)["title"]
 
 
 def _answers(serving: Serving, *parts: bytes) -> list[tuple[bytes, bytes]]:
@@ -155,9 +137,9 @@ def _ids(body: bytes) -> list[str]:
         [request(GOOD_JSON, b"rank?x=1", LAST)],
         [request(GOOD_JSON, b"rank", LAST).replace(b"HTTP/1.1\r", b"HTTP/1.0\r")],
     ],
-    ids=["straight", "in pieces", "long", "with a query", "of old"],
+    ids=["whole", "in pieces", "long", "with a query", "HTTP/1.0"],
 )
-def test_whichever_way_a_request_takes_its_answer_is_the_same(serving: Serving, sent: list[bytes]) -> None:
+def test_however_a_request_arrives_its_answer_is_the_same(serving: Serving, sent: list[bytes]) -> None:
     ((status, body),) = _answers(serving, *sent)
     assert status == b"200"
     assert _ids(body) == sorted(each["id"] for each in json.loads(GOOD_JSON)["documents"])[: len(_ids(body))]
@@ -187,12 +169,6 @@ def test_a_client_that_goes_in_the_middle_of_its_body_leaves_no_trace(serving: S
     assert " ERROR " not in (serving.folder / "err.txt").read_text()
 
 
-def test_a_long_body_and_the_beginning_of_the_next_request_are_not_taken_for_headers(serving: Serving) -> None:
-    long, last = request(GOOD_JSON + b" " * 70_000), request(GOOD_JSON, b"rank", LAST)
-    answers = _answers(serving, long + last[:40], last[40:])
-    assert [status for status, _ in answers] == [b"200", b"200"]
-
-
 @pytest.mark.parametrize("n", [0, 10_001])
 def test_the_first_request_makes_no_model_that_cannot_be(serving: Serving, n: int) -> None:
     documents = [{"id": "a", "features": [0] * n}]
@@ -201,13 +177,3 @@ def test_the_first_request_makes_no_model_that_cannot_be(serving: Serving, n: in
     assert [each["model"] for each in httpx.get(f"{serving.url}/v1/models", timeout=SECONDS).json()["models"]] == ["m"]
     assert serving.stop() == 0
     assert " ERROR " not in (serving.folder / "err.txt").read_text()
-
-
-def test_a_smaller_limit_on_bodies_counts_whichever_way_they_take(tmp_path: Path) -> None:
-    serving = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_BODY_BYTES="1000").ready()
-    try:
-        for body in (GOOD_JSON + b" " * 2000, GOOD_JSON + b" " * 300_000):
-            answer = httpx.post(f"{serving.url}/v1/models/m/rank", content=body, timeout=SECONDS)
-            assert answer.status_code == 413
-    finally:
-        serving.kill()

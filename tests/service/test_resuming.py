@@ -23,7 +23,7 @@ from perturank.service import resuming, snapshots
 from perturank.service.entries import Batch, Closed
 from perturank.service.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.effects import give_feedback
+from perturank.service.log.feedback import give_feedback
 from perturank.service.replaying import rebuilt, recalled
 from perturank.service.sealing import fresh
 

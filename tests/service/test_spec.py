@@ -16,7 +16,8 @@ from perturank.service.log.sqlite import SqliteLog
 from perturank.service.replaying import rebuilt, same_as_stored
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import DEFAULT_RANKER, Feature, Spec, SpecRequest
+from perturank.service.spec import Spec, checked_spec
+from perturank.wire.specification import DEFAULT_RANKER, Feature, SpecRequest
 
 
 def model(*features: Feature, n: int = 2) -> Spec:
@@ -153,23 +154,23 @@ def test_an_early_model_that_is_put_again_in_the_words_of_its_time_goes_on(early
 
 
 def test_a_new_model_has_the_default_ranker_with_its_published_settings() -> None:
-    made = SpecRequest(n_features=3).checked()
+    made = checked_spec(SpecRequest(n_features=3))
     assert made.ranker == DEFAULT_RANKER == "p2headrank"
     assert made.chosen_settings() == published(DEFAULT_RANKER).settings.changed(memory=14_000)
 
 
 @pytest.mark.parametrize(("n", "ranker"), [(1000, "p2headrank"), (1001, "p2neurrank")])
 def test_a_new_model_of_wide_documents_has_a_ranker_whose_size_grows_no_faster_than_they(n: int, ranker: str) -> None:
-    assert SpecRequest(n_features=n).checked().ranker == ranker
+    assert checked_spec(SpecRequest(n_features=n)).ranker == ranker
 
 
 def test_what_a_request_does_not_name_a_model_keeps_unless_it_has_other_features_or_another_ranker() -> None:
-    held = SpecRequest(n_features=3, ranker="p2linrank", settings={"l2": 7.0}, window=5.0).checked()
-    assert SpecRequest(n_features=3, window=5.0).checked(held) == held
-    assert SpecRequest(n_features=3, settings={"n_rankers": 4}).checked(held).settings == held.settings | {
+    held = checked_spec(SpecRequest(n_features=3, ranker="p2linrank", settings={"l2": 7.0}, window=5.0))
+    assert checked_spec(SpecRequest(n_features=3, window=5.0), held) == held
+    assert checked_spec(SpecRequest(n_features=3, settings={"n_rankers": 4}), held).settings == held.settings | {
         "n_rankers": 4
     }
-    assert SpecRequest(n_features=3).checked(held).window == SpecRequest(n_features=3).window
-    assert SpecRequest(n_features=4).checked(held) == SpecRequest(n_features=4).checked()
+    assert checked_spec(SpecRequest(n_features=3), held).window == SpecRequest(n_features=3).window
+    assert checked_spec(SpecRequest(n_features=4), held) == checked_spec(SpecRequest(n_features=4))
     other = SpecRequest(n_features=3, ranker="pdgd-linear")
-    assert other.checked(held) == other.checked()
+    assert checked_spec(other, held) == checked_spec(other)

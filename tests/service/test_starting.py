@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from perturank.service import starting
-from perturank.service.api.application import application
-from perturank.service.api.requests import Rank
+from perturank.service.http.app import application
 from perturank.service.log import Log
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.spec import Spec
 from perturank.service.starting import welcome
+from perturank.wire.requests import Rank
 
 
 def test_a_learner_that_cannot_be_started_is_tried_again_ever_more_seldom(
@@ -84,7 +84,6 @@ def test_where_no_request_makes_a_model_the_first_to_try_does() -> None:
 
 
 def test_connections_outlive_the_minute_for_which_load_balancers_keep_theirs(log: Log) -> None:
-    settings = ServeSettings()
-    service = Service(log, settings)
-    assert starting.configured(application(service), settings).timeout_keep_alive > 60
+    service = Service(log, ServeSettings())
+    assert starting.configured(application(service)).timeout_keep_alive > 60
     service.close()

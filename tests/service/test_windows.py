@@ -7,8 +7,8 @@ from service_small import IDS, created, rows, shown, spec
 
 from perturank.service.entries import Closed, Entry
 from perturank.service.log import Log, Transaction
-from perturank.service.log.effects import close_windows
-from perturank.service.log.sqlite import SqliteTransaction
+from perturank.service.log.feedback import close_windows
+from perturank.service.log.sql import SqlTransaction
 from perturank.service.refusals import LogFull
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
@@ -85,7 +85,7 @@ def test_a_list_whose_writing_fails_starts_no_window(log: Log, monkeypatch: pyte
         raise LogFull("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteTransaction, "finish", fails)
+        patched.setattr(SqlTransaction, "finish", fails)
         with pytest.raises(LogFull):
             service.rank(held, IDS, rows(), None).result()
     assert service.windows.due("m", -GRAIN) is None

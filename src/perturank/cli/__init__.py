@@ -13,8 +13,13 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import benchmark, learning, lists, logs, playing, reproduce, serving, simulate
+from perturank.cli import inventory, learn, log, play, reproduce, serve, simulate
 from perturank.errors import BadInput
+
+# Packages that only some commands need: commands import what they need themselves, so that --help does not load JAX.
+EXTRAS = dict.fromkeys(("httpx", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service") | dict.fromkeys(
+    ("bm25s", "Stemmer"), "play"
+)
 
 
 class Commands(TyperGroup):
@@ -38,6 +43,10 @@ class Commands(TyperGroup):
             context = getattr(error, "ctx", None)
             command = context.command_path if context else "perturank"
             _fail(f"{error.format_message().rstrip('.')} (see {command} --help)")
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRAS:
+                raise
+            _fail(f"{error.name} is not installed; run: pip install 'perturank[{EXTRAS[error.name]}]'")
         except OSError as error:
             _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         sys.exit(code if isinstance(code, int) else 0)
@@ -57,20 +66,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("simulate")(simulate.simulate)
-app.command("rankers")(lists.rankers)
-app.command("users")(lists.users)
-app.command("datasets")(lists.data_sets)
-app.command("data")(lists.data)
+app.command("rankers")(inventory.rankers)
+app.command("users")(inventory.users)
+app.command("datasets")(inventory.data_sets)
+app.command("data")(inventory.data)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(reproduce.redraw)
 app.command("merge")(reproduce.merge)
-app.command("bench")(benchmark.benchmark)
-app.command("serve")(serving.serve)
-app.command("play")(playing.play)
-app.command("learn")(learning.learn)
-app.command("replay")(learning.replay)
-app.add_typer(logs.log_commands, name="log")
-app.add_typer(serving.key_commands, name="keys")
+app.command("serve")(serve.serve)
+app.command("play")(play.play)
+app.command("learn")(learn.learn)
+app.command("replay")(learn.replay)
+app.add_typer(log.log_commands, name="log")
+app.add_typer(serve.key_commands, name="keys")
 
 
 @app.callback(invoke_without_command=True)
@@ -90,11 +98,18 @@ def start(
 
 def main() -> None:
     """Run the command line."""
+    run(app, "perturank")
+
+
+def run(commands: typer.Typer, name: str) -> NoReturn:
+    """Run a command line of this name, which loads JAX no earlier than here, and end the process."""
+    machine.pin_threads()
     machine.keep_compiled_programs()
     try:
-        app(prog_name="perturank")
+        commands(prog_name=name)
     except SystemExit as ended:
         _leave(ended.code if isinstance(ended.code, int) else 1 if ended.code else 0)
+    _leave(0)
 
 
 def _leave(code: int) -> NoReturn:

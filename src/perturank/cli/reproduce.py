@@ -13,8 +13,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from perturank import machine
-from perturank.cli.later import cluster, experiments, local, protocols, report, reproduction, store
-from perturank.cli.printing import progress, table, to_people, to_programs
+from perturank.cli.console import progress, table, to_people, to_programs
 from perturank.errors import BadInput
 
 if TYPE_CHECKING:
@@ -64,13 +63,16 @@ def reproduce(
     machine.pin_threads(1)  # the other cores run other runs
     if scale == "demo":
         machine.compile_lightly()
+    from perturank import experiments, reproduction
+    from perturank.experiments.protocol import protocol
+
     words = {"folds": folds, "seeds": seeds, "rounds": rounds, "grid": grid, "tuning_seeds": tuning_seeds, "top": top}
     changes: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
     changes |= {"data": tuple(data)} if data else {}
     changes |= {"users": tuple(part.strip() for part in users.split(","))} if users else {}
     changes |= {"experiments": tuple(only)} if only else {}
     experiments.chosen(changes.get("experiments", ()))  # an unknown name is said before any data are read
-    asked = reproduction.Asked.of(protocols.protocol(scale, staged=staged, **changes))
+    asked = reproduction.Asked.of(protocol(scale, staged=staged, **changes))
     if dry_run:
         _say_estimates(reproduction.estimated(asked, _done(out)), asked, jobs, as_json)
         return
@@ -79,8 +81,12 @@ def reproduce(
 
         def make(missing: Sequence[Job], into: Store) -> None:
             if ray is None:
+                from perturank.sweeps import local
+
                 local.made(missing, into, jobs, watch.rounds, watch.finished)
             else:
+                from perturank.sweeps import cluster
+
                 cluster.made(missing, into, ray, watch.finished)
 
         try:
@@ -107,7 +113,10 @@ def redraw(
 
     perturank report results-of-machine-1 results-of-machine-2 --out together
     """
-    stores = [store.Store.opened(folder) for folder in folders]
+    from perturank.reproduction import Asked
+    from perturank.results.store import Store
+
+    stores = [Store.opened(folder) for folder in folders]
     done: dict[str, Outcome] = {}
     for each in stores:
         for key, outcome in each.outcomes().items():
@@ -116,7 +125,7 @@ def redraw(
             done[key] = outcome
     place = out or folders[0]
     place.mkdir(parents=True, exist_ok=True)
-    _say_findings(reproduction.Asked.by(stores[0]), done, place, as_json)
+    _say_findings(Asked.by(stores[0]), done, place, as_json)
 
 
 def merge(
@@ -129,12 +138,14 @@ def merge(
 
     perturank merge machine-1 machine-2 --out together
     """
-    stores = [store.Store.opened(folder) for folder in folders]
-    asked = reproduction.Asked.by(stores[0])
+    from perturank.reproduction import Asked
+    from perturank.results.store import Store, digest
+
+    stores = [Store.opened(folder) for folder in folders]
+    asked = Asked.by(stores[0])
     target = asked.store(into)
     n = target.take(stores)
-    digest = store.digest(target.outcomes())
-    typer.echo(f"{n} runs taken, {len(target.keys())} in {into}, digest {digest}")
+    typer.echo(f"{n} runs taken, {len(target.keys())} in {into}, digest {digest(target.outcomes())}")
 
 
 class Watch:
@@ -150,6 +161,8 @@ class Watch:
 
     def plan(self, plan: Planned) -> None:
         """Take in a plan that is known better."""
+        from perturank import reproduction
+
         done = self.kept.keys()
         missing = [job for key, job in plan.jobs.items() if key not in done]
         self.weights |= reproduction.weights(missing, {}) if missing else {}
@@ -186,20 +199,25 @@ def _watched(kept: Store) -> Iterator[Watch]:
 
 
 def _done(out: Path) -> dict[str, Outcome]:
-    return store.Store.opened(out).outcomes() if (out / "manifest.json").exists() else {}
+    from perturank.results.store import Store
+
+    return Store.opened(out).outcomes() if (out / "manifest.json").exists() else {}
 
 
 def _say_findings(asked: Asked, done: dict[str, Outcome], out: Path, as_json: bool) -> None:
+    from perturank import report, reproduction
+    from perturank.results.store import digest
+
     found = asked.findings(done)
     path = report.written(out, found, reproduction.facts(asked, done))
-    digest = store.digest(done)
+    bits = digest(done)
     if as_json:
         to_programs(
-            {"runs": len(done), "digest": digest, "report": str(path), "experiments": reproduction.numbers(found)}
+            {"runs": len(done), "digest": bits, "report": str(path), "experiments": reproduction.numbers(found)}
         )
         return
     to_people(report.table(found))
-    typer.echo(f"report: {path}\nfigures: {out / 'figures'}\nruns: {len(done)}, digest {digest}")
+    typer.echo(f"report: {path}\nfigures: {out / 'figures'}\nruns: {len(done)}, digest {bits}")
 
 
 def _say_estimates(estimates: Estimates, asked: Asked, jobs: int, as_json: bool) -> None:

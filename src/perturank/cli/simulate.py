@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import signal
 import statistics
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
@@ -17,11 +20,12 @@ from rich.text import Text
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli.interrupting import interruptible
-from perturank.cli.later import catalogue, clicks, client, datasets, driving, metrics, significance, simulation
-from perturank.cli.printing import progress, table, to_people, to_programs
-from perturank.cli.workers import side_by_side
+from perturank.cli.console import interruptible, progress, table, to_people, to_programs
 from perturank.errors import BadInput
+
+if TYPE_CHECKING:
+    from perturank.results.job import Job
+    from perturank.simulation import Plan
 
 Result = dict[str, Any]
 # Measures of a checkpoint: what they are called, and their decimals.
@@ -33,24 +37,6 @@ OTHERS = {
     "seconds": ("seconds", 1),
 }
 LEGEND = "worst: worst run; 10 %: tenth percentile; wrong: certain orders against grades"
-
-
-@dataclass(frozen=True)
-class Request:
-    """One run in words: what a worker process needs in order to make it."""
-
-    ranker: str
-    data: str
-    fold: int
-    user: str
-    stop: str
-    rounds: int
-    seed: int
-    changes: dict[str, str]
-    evaluate_at: tuple[int, ...]
-    top: int
-    checkpoint: Path | None
-    batch: int = 1
 
 
 def simulate(
@@ -87,15 +73,32 @@ def simulate(
     perturank simulate --ranker p2headrank --rounds 500 --batch 10 --through http://127.0.0.1:8765
     """
     machine.pin_threads(threads)
-    settings, at = named_values(changes or []), _rounds(evaluate_at, rounds, batch)
-    asked = Request(ranker, data, fold, user, stop, rounds, seed, settings, at, top, checkpoint, batch)
-    requests = [asked] if seeds == 1 else [_with_seed(asked, each) for each in range(seed, seed + seeds)]
+    from perturank import catalogue
+    from perturank.results.job import Job
+    from perturank.results.job import as_json as settings_json
+
+    job = Job(
+        ranker=ranker,
+        settings=settings_json(catalogue.published(ranker).settings.parsed(named_values(changes or []))),
+        data=data,
+        content="",
+        fold=fold,
+        user=user,
+        rounds=rounds,
+        seed=seed,
+        evaluate_at=_rounds(evaluate_at, rounds, batch),
+        stop=stop,
+        top=top,
+        threads=threads,
+        batch=batch,
+    )
+    runs = [(replace(job, seed=seed + i), _file_of(checkpoint, seed + i, seeds)) for i in range(seeds)]
     results: list[Result] = []
     way = None if through is None else Way(through, model, not asynchronous)
     if way is not None and (checkpoint is not None or jobs > 1):
         raise BadInput("--through goes without --checkpoint and --jobs", "the service itself remembers")
     try:
-        with contextlib.closing(_results(requests, min(jobs, seeds), way)) as finished:
+        with contextlib.closing(_results(runs, min(jobs, seeds), way)) as finished:
             for result in finished:
                 results.append(result)
                 if as_json:
@@ -115,78 +118,80 @@ class Way:
     model: str
     in_step: bool
 
-    def result_of(self, request: Request, on_progress: Callable[[int], None]) -> Result:
+    def result_of(self, job: Job, on_progress: Callable[[int], None]) -> Result:
         """Return one run through the service, as plain values; each seed has a model of its own."""
-        plan = plan_of(request)
+        from perturank import client, driving
+
+        plan = job.plan()
         with client.Client(self.url, os.environ.get("PERTURANK_KEY")) as served:
-            model = f"{self.model}-{request.seed}"
+            model = f"{self.model}-{job.seed}"
             driven = driving.drive(plan, served, model, in_step=self.in_step, on_progress=on_progress)
-        return _about(request, plan) | {"seed": request.seed, "through": self.url} | driven.as_dict(request.top)
+        return _about(job, plan) | {"seed": job.seed, "through": self.url} | driven.as_dict(job.top)
 
 
-def plan_of(request: Request) -> simulation.Plan:
-    """Return the plan that the words mean; every mistake in them is found here, before the first round."""
-    settings = catalogue.published(request.ranker).settings.parsed(request.changes)
-    fold = datasets.load(request.data, fold=request.fold)
-    user = clicks.user(request.user, fold.n_grades, stop=request.stop)
-    return simulation.Plan(
-        ranker=request.ranker,
-        settings=settings,
-        user=user,
-        fold=fold,
-        rounds=request.rounds,
-        seed=request.seed,
-        evaluate_at=request.evaluate_at,
-        top=request.top,
-        batch=request.batch,
-    )
-
-
-def result_of(request: Request, on_progress: Callable[[int], None] | None = None) -> Result:
+def result_of(job: Job, checkpoint: Path | None, on_progress: Callable[[int], None] | None = None) -> Result:
     """Return one run and everything that decided it, as plain values."""
-    plan = plan_of(request)
-    run = simulation.simulate(plan, on_progress=on_progress, checkpoint=request.checkpoint)
-    return _about(request, plan) | run.as_dict(request.top)
+    from perturank import simulation
+
+    plan = job.plan()
+    run = simulation.simulate(plan, on_progress=on_progress, checkpoint=checkpoint)
+    return _about(job, plan) | run.as_dict(job.top)
 
 
-def _about(request: Request, plan: simulation.Plan) -> Result:
+def _about(job: Job, plan: Plan) -> Result:
+    from perturank import metrics
+
     return {
-        "ranker": request.ranker,
-        "data": request.data,
-        "fold": request.fold,
-        "clicks": request.user,
-        "stop": request.stop,
+        "ranker": job.ranker,
+        "data": job.data,
+        "fold": job.fold,
+        "clicks": job.user,
+        "stop": job.stop,
         "settings": plan.settings.as_dict(),
-        "batch": request.batch,
-        "threads": machine.n_threads(),
+        "batch": job.batch,
+        "threads": job.threads,
         "conventions": metrics.CONVENTIONS,
         "version": __version__,
     }
 
 
-def _results(requests: Sequence[Request], jobs: int, way: Way | None = None) -> Generator[Result, None, None]:
+def _results(
+    runs: Sequence[tuple[Job, Path | None]], n_workers: int, way: Way | None = None
+) -> Generator[Result, None, None]:
     """Yield the results in the order of their seeds, with progress on stderr."""
     with progress() as bar:
-        task = bar.add_task(requests[0].ranker, total=sum(request.rounds for request in requests))
-        if jobs == 1:
+        task = bar.add_task(runs[0][0].ranker, total=sum(job.rounds for job, _ in runs))
+        if n_workers == 1:
             with interruptible() as check:
 
                 def advance(n: int) -> None:
                     bar.advance(task, n)
                     check()
 
-                for request in requests:
-                    yield result_of(request, advance) if way is None else way.result_of(request, advance)
+                for job, checkpoint in runs:
+                    yield result_of(job, checkpoint, advance) if way is None else way.result_of(job, advance)
         else:
-            for result in side_by_side(result_of, requests, jobs):
-                bar.advance(task, requests[0].rounds)
+            for result in _in_processes(runs, n_workers):
+                bar.advance(task, runs[0][0].rounds)
                 yield result
 
 
-def _with_seed(request: Request, seed: int) -> Request:
-    """Return the request for another seed, with a checkpoint file of its own."""
-    file = request.checkpoint
-    return replace(request, seed=seed, checkpoint=file and file.with_stem(f"{file.stem}-{seed}"))
+def _in_processes(runs: Sequence[tuple[Job, Path | None]], n_workers: int) -> Generator[Result, None, None]:
+    """Yield the results in order, each made in a process of its own; the workers end when this does."""
+    fresh = multiprocessing.get_context("spawn")  # a fork would inherit JAX's locks but not its threads
+    with ProcessPoolExecutor(n_workers, fresh, signal.signal, (signal.SIGINT, signal.SIG_DFL)) as pool:
+        try:
+            yield from pool.map(result_of, *zip(*runs, strict=True))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+
+
+def _file_of(checkpoint: Path | None, seed: int, seeds: int) -> Path | None:
+    """Return the checkpoint file of a seed: its own where there are several."""
+    return checkpoint if checkpoint is None or seeds == 1 else checkpoint.with_stem(f"{checkpoint.stem}-{seed}")
 
 
 def named_values(texts: list[str]) -> dict[str, str]:
@@ -266,6 +271,8 @@ def _values(same_round: Sequence[Result], key: str) -> list[float | None]:
 
 def _spread(same_round: Sequence[Result], key: str, digits: int) -> tuple[str, str, str]:
     """Return mean ± standard error, the worst run and the tenth percentile of a measure that all runs have."""
+    from perturank import significance
+
     values = [float(checkpoint[key]) for checkpoint in same_round]
     worst, tenth = min(values), significance.tenth_percentile(values)
     return _mean(values, digits), f"{worst:,.{digits}f}", f"{tenth:,.{digits}f}"

@@ -6,7 +6,10 @@ otherwise two would be logged, and the one that nobody saw is learned, once its 
 No preference follows from such a list, but it counts among those that were shown.
 """
 
-from perturank.client.answers import (
+from perturank.client.calls import Call, NoAnswer, ServiceProblem
+from perturank.client.clients import AsyncClient, Client
+from perturank.client.lists import Clicks, RankRequest, ShownList
+from perturank.wire.answers import (
     Accepted,
     Alive,
     Described,
@@ -19,16 +22,13 @@ from perturank.client.answers import (
     Place,
     Readiness,
     Shown,
-    ShownList,
     Standing,
     Status,
     Version,
     Versions,
 )
-from perturank.client.calls import Call
-from perturank.client.clients import AsyncClient, Client
-from perturank.client.problems import NoAnswer, ServiceProblem
-from perturank.client.requests import Clicks, Document, Exploration, Feature, Mode, RankRequest
+from perturank.wire.requests import Document
+from perturank.wire.specification import Exploration, Feature, Mode
 
 __all__ = [
     "Accepted",

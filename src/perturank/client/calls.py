@@ -1,4 +1,4 @@
-"""One request in words, and the meaning of its answer: all that the blocking and the asynchronous client share."""
+"""One request, the meaning of its answer, and the errors in its place: what both clients share."""
 
 from __future__ import annotations
 
@@ -11,14 +11,43 @@ import httpx
 import msgspec
 import numpy as np
 
-from perturank.client.problems import HERE, ServiceProblem
 from perturank.errors import BadInput
 
 T = TypeVar("T")
 Form = Literal["json", "msgpack", "file"]
 NOT_NOW = (429, 503, 507)  # said by the service itself
 STRANGE = (LookupError, TypeError, ValueError, msgspec.MsgspecError)  # what an answer of something else gives
+HERE = "is this the address of a perturank service?"
 JSON, BINARY, FILE = "application/json", "application/msgpack", "application/vnd.safetensors"
+
+
+class ServiceProblem(BadInput):
+    """The service refused: `status` and `kind` say how, `request` is the id that its log lines carry."""
+
+    def __init__(self, status: int, kind: str, title: str, detail: str, *, where: str = "", request: str = "") -> None:
+        place = f"{where} gave {status}" if where else ""
+        if request and status >= 500:  # a fault of the service: its log says more
+            place += f", request {request}"
+        super().__init__(f"{title} ({place})" if place else title, detail)
+        self.status, self.kind, self.title, self.detail, self.request = status, kind, title, detail, request
+
+
+class NoAnswer(BadInput, httpx.TransportError):
+    """No answer came, however often it was tried; the cause is httpx's own error."""
+
+    def __init__(self, error: httpx.TransportError, where: str, attempts: int, seconds: float) -> None:
+        tried = f"{attempts} attempts in {seconds:.1f} s" if attempts > 1 else "one attempt"
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        BadInput.__init__(self, f"{where} has no answer after {tried} ({why})", _remedy(error))
+        self._request = error._request  # as httpx's own errors have it
+
+
+def _remedy(error: httpx.TransportError) -> str:
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.UnsupportedProtocol):
+        return "check the address, and that `perturank serve` runs there"
+    if isinstance(error, httpx.TimeoutException):
+        return "allow it more time with timeout=…: the first list of a new shape waits for its compilation"
+    return "whether it was done is not known: look before you send it again"
 
 
 @dataclass(frozen=True)
@@ -56,7 +85,7 @@ class Call(Generic[T]):
     def answer(self, response: httpx.Response, where: str) -> T:
         """Return what the service has answered; a refusal is raised."""
         if not self.is_answer(response):
-            raise _problem(response, where)
+            raise _refusal(response, where)
         try:
             return self.read(decoded(response))
         except STRANGE as error:
@@ -99,7 +128,7 @@ def _plain(value: Any) -> Any:
     raise BadInput(f"{value!r} cannot be sent", "send text, numbers, lists and dictionaries")
 
 
-def _problem(response: httpx.Response, where: str) -> ServiceProblem:
+def _refusal(response: httpx.Response, where: str) -> ServiceProblem:
     try:
         said = msgspec.json.decode(response.content, type=dict[str, Any])
     except msgspec.MsgspecError:  # of something on the way

@@ -12,8 +12,7 @@ import httpx
 
 from perturank.client.calls import Call
 from perturank.client.operations import Operations
-from perturank.client.requests import said
-from perturank.client.retrying import Attempts, Limits, Outcome
+from perturank.client.retries import Attempts, Limits, Outcome
 from perturank.errors import BadInput
 
 T = TypeVar("T")
@@ -35,7 +34,8 @@ class _Connected(Operations):
         `client.limited(timeout=0.2, patience=0).rank(…)`: a list at once, or none.
         """
         other = copy.copy(self)
-        other._limits = replace(self._limits, **said(timeout=timeout, patience=patience, retries=retries))
+        given: dict[str, Any] = {"timeout": timeout, "patience": patience, "retries": retries}
+        other._limits = replace(self._limits, **{name: value for name, value in given.items() if value is not None})
         return other
 
     def _attempts(self, call: Call[T]) -> Attempts[T]:

@@ -5,12 +5,15 @@ What blocks returns the T of `Call[T]`, what is awaited gives it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
-from perturank.client.answers import (
+from perturank.client.calls import NOT_NOW, Call, of_model
+from perturank.client.lists import Clicks, Documents, RankRequest, ShownList
+from perturank.wire.answers import (
     Accepted,
     Alive,
     Described,
@@ -19,25 +22,62 @@ from perturank.client.answers import (
     Models,
     Outcome,
     Readiness,
-    ShownList,
     Status,
     Versions,
 )
-from perturank.client.calls import NOT_NOW, Call, of_model
-from perturank.client.operation import Operation
-from perturank.client.requests import (
-    Chance,
-    Clicks,
-    Documents,
-    Exploration,
-    Feature,
-    Mode,
-    RankRequest,
-    Span,
-    said,
-)
+from perturank.wire.requests import Document, Erase, Explain, Feedback, FeedbackBatch, Pin, Rank, RankBatch, RawRank
+from perturank.wire.specification import Chance, Exploration, Feature, Mode
 
 DEFAULT = "default"
+Span = Literal["minutes", "hours"]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Sends(Protocol):
+    """A client that blocks."""
+
+    def send(self, call: Call[T]) -> T:
+        """Return the answer."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class SendsLater(Protocol):
+    """A client whose answers are awaited."""
+
+    async def send(self, call: Call[T]) -> T:
+        """Return the answer."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+class Operation(Generic[P, T]):
+    """A method that says its request, as a `Call[T]`; asked through a client it is the answer T, or one to await."""
+
+    def __init__(self, words: Callable[Concatenate[Any, P], Call[T]]) -> None:
+        self._words = words
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Call[T]]: ...
+
+    @overload
+    def __get__(self, client: SendsLater, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    @overload
+    def __get__(self, client: Sends, owner: type) -> Callable[P, T]: ...
+
+    def __get__(self, client: Any, owner: type) -> Any:
+        if client is None:
+            return self._words
+        words = functools.partial(self._words, client)
+
+        def asked(*given: P.args, **named: P.kwargs) -> Any:
+            return client.send(words(*given, **named))
+
+        return functools.update_wrapper(asked, self._words.__get__(client, owner))
 
 
 class Operations:
@@ -60,7 +100,7 @@ class Operations:
         `query` is for the dashboard, `top` how many places, `source` the client, user or session for the cap on its
         influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded.
         """
-        body = _rank_words(RankRequest(documents, query, top, mode, source, draw))
+        body = _rank(RankRequest(documents, query, top, mode, source, draw))
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, harmless=False)
 
     @Operation
@@ -78,22 +118,14 @@ class Operations:
         draw: int | None = None,
     ) -> Call[ShownList]:
         """Return the list to show of documents [n, d], sent in the binary form."""
-        body = said(
-            ids=list(ids),
-            features=_raw(features),
-            prior=None if prior is None else _raw(prior),
-            query=query,
-            top=top,
-            mode=_unless_usual(mode),
-            source=source,
-            draw=draw,
-        )
+        raw_prior = None if prior is None else _raw(prior)
+        body = RawRank(list(ids), _raw(features), raw_prior, query, top, mode, source, draw)
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, "msgpack", harmless=False)
 
     @Operation
     def rank_batch(self, requests: Sequence[RankRequest], *, model: str = DEFAULT) -> Call[list[ShownList]]:
         """Return the lists to show for several queries, in their order; one that is refused refuses all."""
-        body = {"requests": [_rank_words(each) for each in requests]}
+        body = RankBatch([_rank(each) for each in requests])
         return Call("POST", of_model(model, "/rank/batch"), _lists, body, harmless=False)
 
     @Operation
@@ -101,13 +133,13 @@ class Operations:
         self, impression: str, clicks: Sequence[str], *, final: bool = True, model: str = DEFAULT
     ) -> Call[Status]:
         """Return what these clicks did: recorded, known, early or late; answered when that is durable."""
-        body = _click_words(Clicks(impression, clicks, final))
+        body = Feedback(impression, list(clicks), final)
         return Call("POST", of_model(model, "/feedback"), lambda answer: answer["status"], body)
 
     @Operation
     def feedback_batch(self, requests: Sequence[Clicks], *, model: str = DEFAULT) -> Call[list[Outcome]]:
         """Return what the clicks on several lists did, in their order; what is refused does not stop the rest."""
-        body = {"requests": [_click_words(each) for each in requests]}
+        body = FeedbackBatch([Feedback(each.impression, list(each.clicks), each.final) for each in requests])
         path = of_model(model, "/feedback/batch")
         return Call("POST", path, lambda answer: answer["answers"], body, is_partial=_some_for_later)
 
@@ -119,7 +151,7 @@ class Operations:
 
         `recent` names one of the last queries in place of documents; `draws` lists are drawn to see what chance does.
         """
-        body = said(documents=documents, recent=recent, draws=draws)
+        body = Explain(cast(list[Document], list(documents)), recent, draws)
         return Call("POST", of_model(model, "/explain"), body=body)
 
     @Operation
@@ -145,11 +177,11 @@ class Operations:
         n_features: int,
         ranker: str | None = None,
         settings: Mapping[str, Any] | None = None,
-        features: Sequence[Feature] | None = None,
+        features: Sequence[Feature] | Sequence[Mapping[str, Any]] | None = None,
         places: int | None = None,
         seed: int | None = None,
         window: float | None = None,
-        exploration: Exploration | None = None,
+        exploration: Exploration | Mapping[str, Any] | None = None,
         cap: int | None = None,
         batch: int | None = None,
         chance: Chance | None = None,
@@ -159,19 +191,20 @@ class Operations:
         A model that exists keeps the ranker and the settings that are not given; all else that is not given
         is reset to its default.
         """
-        body = said(
-            n_features=n_features,
-            ranker=ranker,
-            settings=settings,
-            features=features,
-            places=places,
-            seed=seed,
-            window=window,
-            exploration=exploration,
-            cap=cap,
-            batch=batch,
-            chance=chance,
-        )
+        given = {
+            "n_features": n_features,
+            "ranker": ranker,
+            "settings": settings,
+            "features": features,
+            "places": places,
+            "seed": seed,
+            "window": window,
+            "exploration": exploration,
+            "cap": cap,
+            "batch": batch,
+            "chance": chance,
+        }
+        body = {name: value for name, value in given.items() if value is not None}
         return Call("PUT", of_model(model), body=body)
 
     @Operation
@@ -187,7 +220,7 @@ class Operations:
     @Operation
     def pin(self, version: int, *, model: str = DEFAULT) -> Call[Described]:
         """Serve one version whatever is learned."""
-        return Call("PUT", of_model(model, "/pin"), body={"version": version})
+        return Call("PUT", of_model(model, "/pin"), body=Pin(version))
 
     @Operation
     def unpin(self, *, model: str = DEFAULT) -> Call[Described]:
@@ -198,7 +231,7 @@ class Operations:
     def roll_back(self, version: int, *, model: str = DEFAULT) -> Call[Accepted]:
         """Let learning go on from an earlier version; what was learned after it is dropped."""
         # Done twice, it drops what was learned in between.
-        return Call("POST", of_model(model, "/rollback"), body={"version": version}, harmless=False)
+        return Call("POST", of_model(model, "/rollback"), body=Pin(version), harmless=False)
 
     @Operation
     def file(self, model: str = DEFAULT, *, history: bool = True) -> Call[bytes]:
@@ -215,7 +248,7 @@ class Operations:
     @Operation
     def erase(self, source: str, *, model: str = DEFAULT) -> Call[Erasing]:
         """Let the impressions and clicks of a client, user or session be taken out of the log."""
-        return Call("POST", of_model(model, "/erase"), body={"source": source})
+        return Call("POST", of_model(model, "/erase"), body=Erase(source))
 
     @Operation
     def overview(self) -> Call[dict[str, Any]]:
@@ -248,24 +281,10 @@ class Operations:
         return Call("GET", "/metrics")
 
 
-def _rank_words(asked: RankRequest) -> dict[str, Any]:
-    return said(
-        documents=asked.documents,
-        query=asked.query,
-        top=asked.top,
-        mode=_unless_usual(asked.mode),
-        source=asked.source,
-        draw=asked.draw,
-    )
-
-
-def _click_words(given: Clicks) -> dict[str, Any]:
-    return said(impression=given.impression, clicks=list(given.clicks) or None, final=given.final or None)
-
-
-def _unless_usual(mode: Mode) -> Mode | None:
-    """Return the mode if it must be said: a body with nothing in it that can be left out is read faster."""
-    return None if mode == "learn" else mode
+def _rank(asked: RankRequest) -> Rank:
+    """Return the request as it is sent; the service checks documents that are dictionaries."""
+    documents = cast(list[Document], list(asked.documents))
+    return Rank(documents, asked.query, asked.top, asked.mode, asked.source, asked.draw)
 
 
 def _raw(array: np.ndarray) -> bytes:

@@ -20,7 +20,7 @@ from perturank.play.library import Library
 from perturank.play.models import RANKER, beside
 from perturank.play.routes import Routes
 from perturank.play.searching import SearchBox
-from perturank.service.api.added import Added
+from perturank.service.http.app import Added
 from perturank.service.settings import ServeSettings
 from perturank.service.starting import serve
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Annotated
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perturank import pages
 from perturank.play.crowd import MOST_A_SECOND, Habit
 from perturank.play.game import Game
-from perturank.service.api.added import Added
-from perturank.service.api.asking import Asking
-from perturank.service.api.forms import answered, asked
+from perturank.service.http.app import Added
+from perturank.service.http.decoding import decode, respond
 
 SECONDS_BETWEEN_LOOKS = 0.5
 LOOKS_TO_A_SIGN = 20  # of life, where nothing changes: connections that stay silent are cut on their way
@@ -71,37 +72,39 @@ class Routes:
             ],
         )
 
-    async def search(self, asking: Asking) -> Response:
+    async def search(self, request: Request) -> Response:
         """Answer with results."""
-        return answered(asking, await self._game.search(asked(asking, Search).query))
+        return respond(request, await self._game.search((await decode(request, Search)).query))
 
-    async def click(self, asking: Asking) -> Response:
+    async def click(self, request: Request) -> Response:
         """Answer with what the click says; its effect comes as an event."""
-        click = asked(asking, Click)
-        return answered(asking, await self._game.click(click.search, click.model, click.path))
+        click = await decode(request, Click)
+        return respond(request, await self._game.click(click.search, click.model, click.path))
 
-    async def users(self, asking: Asking) -> Response:
+    async def users(self, request: Request) -> Response:
         """Switch the simulated users on or off."""
-        wish = asked(asking, Users)
+        wish = await decode(request, Users)
         self._game.users(wish.on, Habit(wish.user, wish.rate))
-        return answered(asking, self._game.said())
+        return respond(request, self._game.said())
 
-    async def beside(self, asking: Asking) -> Response:
+    async def beside(self, request: Request) -> Response:
         """Put a ranker beside."""
-        await self._game.compare(asked(asking, Beside).ranker)
-        return answered(asking, self._game.said())
+        await self._game.compare((await decode(request, Beside)).ranker)
+        return respond(request, self._game.said())
 
-    async def state(self, asking: Asking) -> Response:
+    async def state(self, request: Request) -> Response:
         """Answer with the state once."""
-        return answered(asking, self._game.said())
+        return respond(request, self._game.said())
 
-    async def events(self, asking: Asking) -> Response:
+    async def events(self, request: Request) -> Response:
         """Answer with the state whenever it has changed, as server-sent events."""
-        return StreamingResponse(self._changes(asking), media_type="text/event-stream", headers=NOT_KEPT)
+        return StreamingResponse(
+            self._changes(request.app.state.service.stopping), media_type="text/event-stream", headers=NOT_KEPT
+        )
 
-    async def _changes(self, asking: Asking) -> AsyncIterator[bytes]:
+    async def _changes(self, stopping: threading.Event) -> AsyncIterator[bytes]:
         told, silent = -1, 0
-        while not asking.stopping.is_set():
+        while not stopping.is_set():
             if self._game.board.changes != told:
                 told, silent = self._game.board.changes, 0
                 yield b"data: " + msgspec.json.encode(self._game.said()) + b"\n\n"

@@ -46,6 +46,9 @@ class P2HeadSettings(P2Settings):
     l2: float = hyper(30.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
     l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
     l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
+    new_weight: float = hyper(
+        0.25, "mean weight of a pair beyond which every λ grows in proportion to it", "", POSITIVE
+    )
     widths: tuple[int, ...] = hyper((100,), "widths of the hidden layers", "m, L", WIDTHS)
     shortcut: bool = hyper(True, "let the last layer see the features too, beside the last hidden layer")
     learning_rate: float = hyper(1e-3, "step size of Adam on the hidden layers", "η", POSITIVE)
@@ -126,8 +129,9 @@ class P2HeadRank(P2Rank):
         noise_std = s.noise_std * perturbed_layer.early(s.early_noise, s.early_weight, total)
 
         def drawn() -> Array:
+            pulls = _repeated(s, history, total) * _pulls(s, self.n_features)
             return perturbed_layer.moves(
-                total * fit.gram, total * fit.bend, _pulls(s, self.n_features), noise_std, s.n_rankers // 2, of_heads
+                total * fit.gram, total * fit.bend, pulls, noise_std, s.n_rankers // 2, of_heads
             )
 
         renewed = _n_renewals(fit) > _n_renewals(self.fit)
@@ -144,7 +148,8 @@ class P2HeadRank(P2Rank):
         r = sample.scale * slope(f, weight, history.preferred[sample.slots], s.loss)
         gradient = fit.theta.backward(x, kept, jnp.concatenate([r, -r]))
 
-        pulls, v = _pulls(s, self.n_features), _last_layer(fit.theta)
+        repeated = _repeated(s, history, total)
+        pulls, v = repeated * _pulls(s, self.n_features), _last_layer(fit.theta)
 
         def renewed() -> tuple[Array, Array, Array]:
             z, shares = differences(_last_inputs(fit.theta, kept, x)), sample.scale * weight / jnp.maximum(total, 1e-9)
@@ -157,7 +162,8 @@ class P2HeadRank(P2Rank):
         gram, bend, bound = lax.cond(renews, renewed, lambda: (fit.gram, fit.bend, fit.bound))
 
         hidden, hidden_0 = fit.theta.hidden, self.hidden_0
-        pulled = jax.tree.map(lambda g, w, w_0: g + s.l2_hidden * (w - w_0), gradient.hidden, hidden, hidden_0)
+        l2_hidden = repeated * s.l2_hidden
+        pulled = jax.tree.map(lambda g, w, w_0: g + l2_hidden * (w - w_0), gradient.hidden, hidden, hidden_0)
         updates, optimiser = _adam(s).update(pulled, fit.optimiser)
         hidden = optax.apply_updates(hidden, updates)
 
@@ -191,6 +197,15 @@ def _pulls(s: P2HeadSettings, n_features: int) -> Array:
     """Return Λ, the strength of the pull on each weight of the last layer; [D]."""
     of_network = jnp.full(s.widths[-1], s.l2_output)
     return jnp.concatenate([of_network, jnp.full(n_features, s.l2)]) if s.shortcut else of_network
+
+
+def _repeated(s: P2HeadSettings, history: History, total: Array) -> Array:
+    """Return the factor on every λ: at least 1, and in proportion to the mean weight of a distinct pair.
+
+    Clicks on the same few lists tell less than clicks on new ones. Where the pull stays the same while they come again
+    and again, the network learns these lists by heart.
+    """
+    return jnp.maximum(total / jnp.maximum(history.n_pairs, 1) / s.new_weight, 1.0)
 
 
 def _mean_product(z: Array, shares: Array) -> Array:

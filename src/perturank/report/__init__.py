@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perturank import figures as _needed  # noqa: F401 (it says what to install where matplotlib is not)
 from perturank import storage
 from perturank.errors import BadInput
 from perturank.experiments.experiment import Finding

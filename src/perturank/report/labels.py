@@ -12,7 +12,7 @@ from matplotlib.text import Annotation
 from matplotlib.transforms import Affine2D, Bbox
 from scipy.optimize import isotonic_regression
 
-from perturank.figures import INK
+from perturank.report.styles import INK
 
 SIZE = 7.5  # points
 LEADER, SAMPLE, GAP = 14.0, 17.0, 3.0  # points between the panel and a sample, along it, and between it and the name

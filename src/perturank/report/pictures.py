@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import re
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from perturank.errors import BadInput
+from perturank.report.styles import COLOURS, INK
 
-from perturank.figures import INK
-from perturank.report.styles import COLOURS
+try:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+except ImportError:
+    raise BadInput("figures need matplotlib", "pip install 'perturank[figures]'") from None
 
 # Colours of the same hue that stand out on a dark ground.
 DARK = dict(

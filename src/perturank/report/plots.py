@@ -13,11 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from perturank.experiments.experiment import Drawing
-from perturank.figures import INK
 from perturank.report import labels
 from perturank.report.curves import Line, Panel
 from perturank.report.names import data_name
-from perturank.report.styles import Style
+from perturank.report.styles import INK, Style
 
 DPI = 200  # the layout's and the PNG's: letters have other widths at another
 GREY = "#808080"

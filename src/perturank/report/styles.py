@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perturank.experiments.experiment import Finding
-from perturank.figures import PALETTE
 
-# Okabe and Ito's colours without yellow, which is too light for a line; their black last.
+INK = "#333333"
+# Okabe and Ito's palette: distinct under every common colour blindness, and in grey.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+# The same without yellow, which is too light for a line; their black last.
 COLOURS = (PALETTE[0], PALETTE[5], PALETTE[2], PALETTE[1], PALETTE[3], PALETTE[4], "#000000")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.5), (1.3, 1.3), (6, 1.5, 1.3, 1.5))
 MARKERS = "os^DvPX<>ph"

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from perturank import catalogue, clicks, datasets
+from perturank.hyperparameters import Settings
 from perturank.simulation import Plan
 
 
@@ -16,6 +17,7 @@ from perturank.simulation import Plan
 class Job:
     """A run. `settings` are all of the ranker's, as JSON; `content` says which data `data` stands for.
 
+    A job whose result is not stored may leave `content` empty. `batch` rounds are learned together, with one fit.
     With `keeps_orders` the result holds scores and certain orders of held-out queries at every evaluation.
     """
 
@@ -33,14 +35,16 @@ class Job:
     evaluate_on: str = "test"
     threads: int = 1
     keeps_orders: bool = False
+    batch: int = 1
 
     @property
     def key(self) -> str:
         """The run's name: a digest of all that decides it, wherever its data lie."""
         decides = asdict(self)
         del decides["data"]
-        if not self.keeps_orders:  # a run without them has the name it always had
-            del decides["keeps_orders"]
+        for newer, default in (("keeps_orders", False), ("batch", 1)):  # a run without them keeps its earlier name
+            if decides[newer] == default:
+                del decides[newer]
         return hashlib.blake2b(json.dumps(decides, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     @property
@@ -65,6 +69,7 @@ class Job:
             top=self.top,
             evaluate_on=self.evaluate_on,
             keeps_orders=self.keeps_orders,
+            batch=self.batch,
         )
 
 
@@ -74,4 +79,9 @@ def settings_of(ranker: str, changes: Mapping[str, Any]) -> str:
     >>> json.loads(settings_of("pairrank", {"alpha": 0.1}))["alpha"]
     0.1
     """
-    return json.dumps(catalogue.published(ranker).settings.changed(**changes).as_dict(), sort_keys=True)
+    return as_json(catalogue.published(ranker).settings.changed(**changes))
+
+
+def as_json(settings: Settings) -> str:
+    """Return a ranker's settings as they stand in a job."""
+    return json.dumps(settings.as_dict(), sort_keys=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -96,8 +95,3 @@ def _parts(written: str) -> tuple[int, ...]:
     True
     """
     return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in written.split("."))
-
-
-def n_cores() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from perturank.service.spec import Mode, Spec
+from perturank.service.spec import Spec
+from perturank.wire.specification import Mode
 
 Effect = Literal["counted", "early", "late"]
 

@@ -13,7 +13,7 @@ from perturank.core import Array, CertainOrders, Query, Ranker, bucket
 from perturank.parts import certainty
 from perturank.service.entries import Impression
 from perturank.service.listing import Listed
-from perturank.service.spec import Exploration
+from perturank.wire.specification import Exploration
 
 MOST_IN_GRAPH = 60  # documents, the best first: more would not be looked at
 

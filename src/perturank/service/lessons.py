@@ -20,9 +20,9 @@ from perturank.parts import batches
 from perturank.parts.recency import is_bounded
 from perturank.service.entries import Impression
 from perturank.service.packing import unpacked
-from perturank.service.spec import MOST_IN_A_BATCH
 from perturank.service.telemetry.logger import logger
 from perturank.simulation import LEARNING, streams
+from perturank.wire.specification import MOST_IN_A_BATCH
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
 LEAST_ROOM = 1000  # impressions

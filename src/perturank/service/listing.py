@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import Array, Limits, Query, Ranker, bucket
-from perturank.service.spec import Exploration, Spec
+from perturank.service.spec import Spec
 from perturank.service.telemetry import cost
 from perturank.simulation import LISTS, streams
+from perturank.wire.specification import Exploration
 
 ANYWHERE = 1_000_000
 LOG_HALF = math.log(0.5)

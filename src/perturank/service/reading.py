@@ -5,30 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
 from perturank.service.refusals import Refused, TooLarge
-from perturank.service.spec import Feature, Spec
+from perturank.service.spec import Spec
+from perturank.wire.requests import Document
+from perturank.wire.specification import Feature
 
 LARGEST = 1e12  # a score multiplies and adds many of them in float32, and squares some
-
-
-class Candidate(Protocol):
-    """A document as it was sent."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-
-    @property
-    def features(self) -> list[float] | dict[str, float]:
-        """Its features, as a list or by name."""
-
-    @property
-    def prior(self) -> float | None:
-        """Its score of today."""
 
 
 def check_ids(ids: Sequence[str], most: int) -> None:
@@ -43,7 +28,7 @@ def check_ids(ids: Sequence[str], most: int) -> None:
         raise Refused(f"two documents are named {twice!r}", "give each its own id")
 
 
-def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple[np.ndarray, np.ndarray | None]:
+def of_documents(documents: Sequence[Document], spec: Spec, most: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Return features [n, d] and prior [n] (None: none was given)."""
     check_ids([each.id for each in documents], most)
     rows = [_row(each, spec) for each in documents]
@@ -52,16 +37,6 @@ def of_documents(documents: Sequence[Candidate], spec: Spec, most: int) -> tuple
         raise _of_another_width(f"document {wrong.id!r}", len(wrong.features), spec)
     features = _packed(rows)
     return finite(_scaled(features, spec), "features"), _prior([each.prior for each in documents])
-
-
-def of_numbers(
-    ids: Sequence[str], features: np.ndarray, priors: Sequence[float | None], spec: Spec, most: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return features [n, d] and prior [n] of documents that are an array already."""
-    check_ids(ids, most)
-    if features.shape[1] != spec.n_features:
-        raise _of_another_width(f"document {ids[0]!r}", features.shape[1], spec)
-    return finite(_scaled(features, spec), "features"), _prior(priors)
 
 
 def _of_another_width(what: str, n: int, spec: Spec) -> Refused:
@@ -121,7 +96,7 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
     return values.astype(np.float32, copy=False)
 
 
-def _row(document: Candidate, spec: Spec) -> list[float]:
+def _row(document: Document, spec: Spec) -> list[float]:
     given = document.features
     if isinstance(given, list):
         return given

@@ -15,16 +15,17 @@ from perturank.service.entries import Changed, Impression, Record
 from perturank.service.filing import Filing
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
-from perturank.service.log.committing import Committer
-from perturank.service.log.effects import Status, close_windows
+from perturank.service.log.feedback import Status, close_windows
+from perturank.service.log.group_commit import Committer
 from perturank.service.packing import packed
 from perturank.service.refusals import NotKnown, Refused
 from perturank.service.sealing import fresh, opened, sealed, source_seal
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Mode, SpecRequest
+from perturank.service.spec import checked_spec
 from perturank.service.telemetry import counters
 from perturank.service.telemetry.cost import probability
 from perturank.service.windows import Windows
+from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
 
@@ -170,7 +171,7 @@ class Service:
         `in_use` are numbers of documents whose lists should not wait for what the change must compile.
         """
         self.refresh()  # another process may have made or changed it a moment ago
-        checked = request.checked(self.host.get(model).spec if model in self.host else None)
+        checked = checked_spec(request, self.host.get(model).spec if model in self.host else None)
         start = checked.start()  # before it is in the log: what cannot be made must not get there
         if checked.is_limited and not listing.has_propensity(start, checked.places):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")

@@ -35,7 +35,7 @@ class ServeSettings(Settings):
     documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
     batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
     rate: float = hyper(2000.0, "requests a second that a key, or without keys an address, may send", "", POSITIVE)
-    patience: float = hyper(30.0, "seconds within which a request must have come, headers and body each", "", POSITIVE)
+    patience: float = hyper(30.0, "seconds within which the body of a request must arrive", "", POSITIVE)
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
 
     @property

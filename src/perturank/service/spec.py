@@ -1,11 +1,10 @@
-"""What decides a model beside its clicks: ranker, features, window, exploration, seed."""
+"""A model's specification as the service uses it: checked, completed with defaults, made into a ranker."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -17,69 +16,24 @@ from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 from perturank.service.refusals import Refused
 from perturank.simulation import START, streams
+from perturank.wire import specification
+from perturank.wire.specification import DEFAULT_RANKER, Exploration, Feature, Fields, SpecRequest
 
-# Of a new model whose request names none. P²HeadRank's matrices grow with the square of the number of features: at
-# 2,000 a version has 38 MB, so that documents of more than WIDE features get networks without such matrices.
-DEFAULT_RANKER, WIDE_RANKER, WIDE = "p2headrank", "p2neurrank", 1000
-MOST_PLACES = 100
-MOST_FEATURES = 10_000
+# P²HeadRank's matrices grow with the square of the number of features: at 2,000 a version has 38 MB, so that documents
+# of more than WIDE features get networks without such matrices by default.
+WIDE_RANKER, WIDE = "p2neurrank", 1000
 MOST_LAYERS = 16
 MOST_BYTES = 1_000_000_000
-MOST_IN_A_BATCH = 64
 # Pairs that a model remembers, and bytes of their documents, unless it says otherwise: a service runs for years, and
 # a batch copies all of them. With a batch's own pairs they fill powers of two.
 MEMORY = 14_000
 MEMORY_BYTES = 60_000_000
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
+DECIDES_LEARNING = ("n_features", "ranker", "places", "seed")  # and settings and features: see learns_like
 
 
-class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A named feature: x becomes (x - shift) / scale, and a document that lacks it gets `missing` instead."""
-
-    name: Name
-    shift: float = 0.0
-    scale: float = 1.0
-    missing: float | None = None  # of the scaled feature; none: it must be given
-
-
-class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How far exploration may go: the probability that is logged accounts for all three."""
-
-    protected: Count = 0  # so many top places always show the best estimate
-    displacement: Count | None = None  # places a document may stand away from where the best estimate has it
-    share: Share = 1.0  # of the lists that explore at all
-
-
-class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a request and a record say of a model in the same words."""
-
-    n_features: Annotated[int, msgspec.Meta(ge=1, le=MOST_FEATURES)]
-    settings: dict[str, Any] = {}
-    features: tuple[Feature, ...] | None = None
-    places: Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)] = 10
-    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 1
-    window: Annotated[float, msgspec.Meta(gt=0, le=31 * 86400)] = 1800.0  # seconds that feedback may take
-    exploration: Exploration = Exploration()
-    cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of one source among CAP_AMONG
-    batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
-    chance: Literal["machine", "seeded"] = "machine"  # seeded: the number of the draw decides a list, and the seed
-
-
-def _ranker_of_early_records() -> str:
-    """Return the ranker of a record that names none: the default when such records were written."""
-    return "p2neurrank"
-
-
-class Spec(_Words, frozen=True):
-    """A model as the log holds it, with every setting that there was when it was made.
-
-    Changing what decides learning (ranker, settings, features, places, seed) starts it anew.
-    """
-
-    ranker: Name = msgspec.field(default_factory=_ranker_of_early_records)  # a factory: new records always name it
+class Spec(specification.Spec, frozen=True):
+    """A model as the log holds it, and the ranker that it describes."""
 
     def chosen_settings(self) -> Settings:
         """Return the ranker's settings; one that is newer than the record is as if it were not there."""
@@ -110,37 +64,30 @@ class Spec(_Words, frozen=True):
         return same and self.chosen_settings() == other.chosen_settings() and _read_alike(self.features, other.features)
 
 
-class SpecRequest(_Words, frozen=True):
-    """A model in words. A ranker or settings that are not named are those of the model, where it exists already."""
+def checked_spec(request: SpecRequest, held: Spec | None = None) -> Spec:
+    """Return the model with every setting said, if it can be made; `held` is what stands under its name.
 
-    ranker: Annotated[Name | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"default": DEFAULT_RANKER})] = (
-        msgspec.UNSET
-    )
-
-    def checked(self, held: Spec | None = None) -> Spec:
-        """Return the model with every setting said, if it can be made; `held` is what stands under its name.
-
-        A model of as many features keeps what is not named: who makes its model at every start, in the same words,
-        goes on learning when a release brings other defaults.
-        """
-        try:
-            msgspec.convert(msgspec.to_builtins(self), SpecRequest)  # what was made here has passed no check yet
-        except msgspec.ValidationError as error:
-            raise Refused("such a model cannot be", str(error)) from None
-        if held is not None and held.n_features != self.n_features:
-            held = None
-        ranker = self.ranker or (_default_ranker(self.n_features) if held is None else held.ranker)
-        try:
-            goes_on = held is not None and held.ranker == ranker
-            chosen = held.chosen_settings() if held is not None and goes_on else _defaults(ranker, self.n_features)
-            chosen = chosen.changed(**self.settings)
-        except BadInput as error:
-            raise Refused(str(error), "see `perturank rankers` for what there is") from None
-        _check_size(ranker, chosen, self.n_features)
-        if self.features is not None:
-            _check_features(self.features, self.n_features)
-        words = {name: getattr(self, name) for name in _Words.__struct_fields__}
-        return Spec(**words | {"ranker": ranker, "settings": chosen.as_dict()})
+    A model of as many features keeps what is not named: who makes its model at every start, in the same words,
+    goes on learning when a release brings other defaults.
+    """
+    try:
+        msgspec.convert(msgspec.to_builtins(request), SpecRequest)  # what was made here has passed no check yet
+    except msgspec.ValidationError as error:
+        raise Refused("such a model cannot be", str(error)) from None
+    if held is not None and held.n_features != request.n_features:
+        held = None
+    ranker = request.ranker or (_default_ranker(request.n_features) if held is None else held.ranker)
+    try:
+        goes_on = held is not None and held.ranker == ranker
+        chosen = held.chosen_settings() if held is not None and goes_on else _defaults(ranker, request.n_features)
+        chosen = chosen.changed(**request.settings)
+    except BadInput as error:
+        raise Refused(str(error), "see `perturank rankers` for what there is") from None
+    _check_size(ranker, chosen, request.n_features)
+    if request.features is not None:
+        _check_features(request.features, request.n_features)
+    fields = {name: getattr(request, name) for name in Fields.__struct_fields__}
+    return Spec(**fields | {"ranker": ranker, "settings": chosen.as_dict()})
 
 
 def _default_ranker(n_features: int) -> str:
@@ -159,11 +106,6 @@ def _defaults(ranker: str, n_features: int) -> Settings:
 @lru_cache(maxsize=32)  # making one compiles a program
 def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranker:
     return published(ranker).make(n_features, streams(seed)[START], settings)
-
-
-CAP_AMONG = 1000
-DECIDES_LEARNING = ("n_features", "ranker", "places", "seed")  # and settings and features: see learns_like
-Mode = Literal["learn", "exploit", "shadow"]
 
 
 def _read_alike(mine: tuple[Feature, ...] | None, other: tuple[Feature, ...] | None) -> bool:

@@ -10,8 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -20,12 +18,8 @@ from starlette.applications import Starlette
 from perturank import machine
 from perturank.errors import BadInput
 from perturank.service import children
-from perturank.service.api.added import Added
-from perturank.service.api.application import application
-from perturank.service.api.connection import Connection
-from perturank.service.log.opening import open_log
-from perturank.service.log.sqlite import SQLITE
-from perturank.service.log.wal import n_unfinished_bytes
+from perturank.service.http.app import Added, application
+from perturank.service.log import open_log
 from perturank.service.service import DEFAULT, Service
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry.logger import logger, write_to_stderr
@@ -52,7 +46,6 @@ def serve(
     machine.answer_in_place()
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     write_to_stderr()
-    report_unfinished(settings.log)
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service, address = Service(log, settings), f"http://{_address(listening)}"
         app = application(service, added(address))
@@ -61,15 +54,14 @@ def serve(
             held = service.host.get(DEFAULT) if DEFAULT in service.host else None
             say(welcome(address, settings, None if held is None else held.spec.n_features))
             with _quiet_end():
-                _Server(configured(app, settings), service).run(sockets=[listening])
+                _Server(configured(app), service).run(sockets=[listening])
         service.close()
 
 
-def configured(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
+def configured(app: Starlette) -> uvicorn.Config:
     """Return how uvicorn is to serve the application."""
     return uvicorn.Config(
         app,
-        http=partial(Connection, patience=settings.patience, straight=app.state.straight),  # type: ignore[arg-type]
         ws="none",
         proxy_headers=False,
         log_config=None,
@@ -91,13 +83,6 @@ class _Server(uvicorn.Server):
         """Stop when what is under way is done."""
         self._service.stopping.set()
         super().handle_exit(sig, frame)
-
-
-def report_unfinished(log: str) -> None:
-    """Say so where the last run ended in the middle of a transaction."""
-    n = n_unfinished_bytes(Path(log.removeprefix(SQLITE))) if log.startswith(SQLITE) else 0
-    if n:
-        logger.warning("the log ends inside a transaction: %d bytes are dropped, everything before them is whole", n)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from perturank.service.entries import Closed, Feedback, Impression, Record
-from perturank.service.spec import Mode
+from perturank.wire.specification import Mode
 
 
 class Waiting(msgspec.Struct, array_like=True, gc=False):

@@ -25,6 +25,7 @@ class Seen:
 
 def faults(log: Log) -> Iterator[str]:
     """Yield what is wrong with the log, one line each."""
+    yield from log.damage()
     seen, records = Seen(), log.read()
     while some := list(islice(records, AT_ONCE)):
         told = _told(log, some)

@@ -50,10 +50,8 @@ def made(jobs: Sequence[Job], store: Store, address: str, on_finished: Finished)
 
 
 def result_file(job: Job, fold: datasets.Fold) -> bytes:
-    """Return the job's result as a file's bytes: what a machine of the cluster does.
-
-    Importing perturank has limited the process to one thread, as local workers are.
-    """
+    """Return the job's result as a file's bytes: what a machine of the cluster does."""
+    machine.pin_threads(1)  # as local workers have; JAX reads it at its first computation, Ray has limited the rest
     jax.config.update(  # type: ignore[no-untyped-call]
         "jax_compilation_cache_dir", str(machine.cache_folder() / "compiled")
     )

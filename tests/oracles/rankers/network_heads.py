@@ -36,15 +36,21 @@ class LastLayer:
         return np.asarray(self.inputs(x) @ self.v)
 
     def step(
-        self, winners: np.ndarray, losers: np.ndarray, weight: np.ndarray, bound: np.ndarray, trust: float
+        self,
+        winners: np.ndarray,
+        losers: np.ndarray,
+        weight: np.ndarray,
+        bound: np.ndarray,
+        trust: float,
+        repeated: float,
     ) -> None:
         """Take a step of Adam in the hidden layers and a Newton step in v, in the norm of `bound`; both at once."""
         z = self.inputs(winners) - self.inputs(losers)
         r = slope(z @ self.v, weight, 0.0, self.settings["loss"])
         hidden, start = self.f.theta[: -self.m], self.start[: -self.m]
         gradient = (self.f.gradient(winners, r) - self.f.gradient(losers, r))[: -self.m]
-        hidden = hidden + self.adam.step(gradient + self.settings["l2_hidden"] * (hidden - start))
-        self.v = self.v - trust * np.linalg.solve(bound, z.T @ r + self.pulls * self.v)
+        hidden = hidden + self.adam.step(gradient + repeated * self.settings["l2_hidden"] * (hidden - start))
+        self.v = self.v - trust * np.linalg.solve(bound, z.T @ r + repeated * self.pulls * self.v)
         self.f.theta = np.concatenate([hidden, self.v[: self.m]])
 
 
@@ -82,15 +88,21 @@ class P2HeadRank(History):
         if renews:
             self.gram = (1 - renewal) * self.gram + renewal * (z.T * weight) @ z / total
             self.bend = (1 - renewal) * self.bend + renewal * (z.T * (weight * p * (1 - p))) @ z / total
-            self.bound = total / 4 * self.gram + np.diag(self.network.pulls)
+            self.bound = total / 4 * self.gram + self.repeated() * np.diag(self.network.pulls)
         trust = 1.0 if is_whole else min(self.settings["budget"] / n, 1.0)
-        self.network.step(winners, losers, weight, self.bound, trust)
+        self.network.step(winners, losers, weight, self.bound, trust, self.repeated())
         self.n_steps += 1
         return renews
 
+    def repeated(self) -> float:
+        """Return the factor on every λ: the mean weight of a distinct pair over `new_weight`, at least 1."""
+        ends = zip(self.winners, self.losers, strict=True)
+        pairs = {frozenset((winner.tobytes(), loser.tobytes())) for winner, loser in ends}
+        return max(1.0, float(self.weight.sum()) / len(pairs) / self.settings["new_weight"])
+
     def moves(self) -> np.ndarray:
         """Return Δ = ν_t H⁻¹ C g of every pair of heads, with C Cᵀ = A; [D, N / 2]."""
-        s, total, pulls = self.settings, self.weight.sum(), np.diag(self.network.pulls)
+        s, total, pulls = self.settings, self.weight.sum(), self.repeated() * np.diag(self.network.pulls)
         noise_std = s["noise_std"] * (1 + (s["early_noise"] - 1) / (1 + total / s["early_weight"]))
         root = np.linalg.cholesky(total * self.gram + pulls)
         g = self.rng.normal(size=self.delta.shape)

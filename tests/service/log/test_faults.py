@@ -1,9 +1,10 @@
-"""Damage from outside: a full disk, a -wal file that was cut."""
+"""Damage from outside: a full disk, a process that is killed, a -wal file that is torn, files changed by hand."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -16,17 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from service_small import created, impression, lived, shown, spec
 
+from perturank.errors import BadInput
 from perturank.service import snapshots
 from perturank.service.entries import Snapshot
 from perturank.service.learner import Learner
-from perturank.service.log.committing import Committer
-from perturank.service.log.sqlite import SqliteLog, SqliteTransaction
-from perturank.service.log.wal import HEADER, n_unfinished_bytes
+from perturank.service.log.group_commit import Committer
+from perturank.service.log.sql import SqlTransaction
+from perturank.service.log.sqlite import WAL_BYTES, SqliteLog
 from perturank.service.refusals import LogFull
 from perturank.service.replaying import rebuilt, recalled
 from perturank.service.resuming import restored
 from perturank.service.sealing import fresh
-from perturank.service.starting import report_unfinished
 from perturank.service.verifying import faults
 
 
@@ -58,56 +59,33 @@ def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_
     log.close()
 
 
-def test_a_full_disk_keeps_what_cannot_be_merged_until_there_is_room(
-    small_disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    log, content = SqliteLog(small_disk / "log.db"), os.urandom(500_000)
-    with log.transaction() as transaction:
-        transaction.store("x", content)
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(log.room() - 4096))
-    merge(log)
-    assert ["cannot be merged" in record.message for record in caplog.records] == [True]
-    assert log.stored("x") == content
-    ballast.unlink()
-    merge(log)
-    assert len(caplog.records) == 1
-    assert log.path.stat().st_size > len(content)
-    assert log.stored("x") == content
-    log.close()
-
-
-def merge(log: SqliteLog) -> None:
-    log._checkpointer._try()
-
-
-def test_a_process_killed_while_it_merges_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+def test_a_process_killed_at_any_moment_of_a_checkpoint_loses_nothing_that_was_committed(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib\n"
         "from perturank.service.entries import Pinned\n"
-        "from perturank.service.log import checkpointing\n"
         "from perturank.service.log.sqlite import SqliteLog\n"
-        "checkpointing.PAGES_TO_MERGE = 5\n"
         "log = SqliteLog(pathlib.Path(sys.argv[1]))\n"
         "while True:\n"
         "    with log.transaction() as transaction:\n"
         "        position = transaction.append('m', Pinned(1))\n"
-        "        transaction.store('x', position.to_bytes(20_000, 'big'))\n"
+        "        transaction.store('x', position.to_bytes(1_000_000, 'big'))\n"  # four commits fill the -wal file
         "    print(position, flush=True)\n"
     )
-    path = tmp_path / "log.db"
-    child = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    for _ in range(100):
-        next(child.stdout)
-    child.kill()
-    last = 100 + sum(line.endswith("\n") for line in child.stdout)
-    child.wait()
-    with closing(SqliteLog(path)) as log:
-        assert last <= log.tail() <= last + 1  # one may have been committed and not said
-        assert [record.position for record in log.read()] == list(range(1, log.tail() + 1))
-        assert log.stored("x") == log.tail().to_bytes(20_000, "big")
-        assert log._connection().execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    path, last = tmp_path / "log.db", 0
+    for n in (30, 31, 32, 33):
+        child = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        for _ in range(n):
+            next(child.stdout)
+        child.kill()
+        said = n + sum(line.endswith("\n") for line in child.stdout)
+        child.wait()
+        with closing(SqliteLog(path)) as log:
+            assert last + said <= log.tail() <= last + said + 1  # one may have been committed and not said
+            last = log.tail()
+            assert [record.position for record in log.read()] == list(range(1, last + 1))
+            assert log.stored("x") == last.to_bytes(1_000_000, "big")
+            assert log.damage() == []
 
 
 class Noting(SqliteLog):
@@ -116,7 +94,7 @@ class Noting(SqliteLog):
     commits: list[tuple[int, int]]
 
     @contextmanager
-    def transaction(self) -> Iterator[SqliteTransaction]:
+    def transaction(self) -> Iterator[SqlTransaction[sqlite3.Connection]]:
         with super().transaction() as transaction:
             yield transaction
         self.commits.append((self.path.with_name("log.db-wal").stat().st_size, self.tail()))
@@ -137,23 +115,19 @@ def lived_log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Noting]:
     log.close()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_wal_cut_at_any_byte_opens_at_the_last_whole_transaction_and_says_so(
-    lived_log: Noting, tmp_path: Path, data: st.DataObject, caplog: pytest.LogCaptureFixture
+def test_a_wal_file_torn_at_any_byte_opens_at_the_last_whole_transaction(
+    lived_log: Noting, tmp_path: Path, data: st.DataObject
 ) -> None:
     wal = lived_log.path.with_name("log.db-wal").read_bytes()
     ends = [end for end, _ in lived_log.commits]
     near = st.sampled_from(ends).map(lambda end: min(end + 1, len(wal)))
     n = data.draw(st.one_of(st.integers(0, len(wal)), st.sampled_from(ends), near))
-    whole, tail = max(commit for commit in lived_log.commits if commit[0] <= n)
+    _, tail = max(commit for commit in lived_log.commits if commit[0] <= n)
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "log.db"
     shutil.copy(lived_log.path, path)
     path.with_name("log.db-wal").write_bytes(wal[:n])
-    caplog.clear()
-    report_unfinished(f"sqlite:///{path}")
-    unfinished = n if n < HEADER else n - max(whole, HEADER)
-    assert [record.args for record in caplog.records] == ([(unfinished,)] if unfinished else [])
     with closing(SqliteLog(path)) as log:
         assert log.tail() == tail
         assert [each.impression for each in log.read()] == [each.impression for each in lived_log.read(0, tail)]
@@ -164,7 +138,7 @@ def test_a_wal_cut_at_any_byte_opens_at_the_last_whole_transaction_and_says_so(
         assert state is None or state.at <= tail
 
 
-def test_what_is_left_of_a_cut_log_is_learned_to_the_same_bits(lived_log: Noting, tmp_path: Path) -> None:
+def test_what_is_left_of_a_torn_log_is_learned_to_the_same_bits(lived_log: Noting, tmp_path: Path) -> None:
     wal = lived_log.path.with_name("log.db-wal").read_bytes()
     shutil.copy(lived_log.path, tmp_path / "log.db")
     (tmp_path / "log.db-wal").write_bytes(wal[: len(wal) * 2 // 3])
@@ -176,17 +150,83 @@ def test_what_is_left_of_a_cut_log_is_learned_to_the_same_bits(lived_log: Noting
     log.close()
 
 
-def test_an_unfinished_transaction_is_noticed(tmp_path: Path) -> None:
+def damaged_faults(path: Path) -> list[str]:
+    """Return what is reported of a log that somebody has damaged, where it opens at all."""
+    try:
+        with closing(SqliteLog(path)) as log:
+            return list(faults(log))
+    except BadInput as refusal:
+        return [str(refusal)]
+
+
+def test_a_page_that_was_overwritten_is_reported(lived_log: Noting, tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    with closing(lived_log.connect()) as connection, closing(sqlite3.connect(path)) as copy:
+        connection.backup(copy)
+    assert damaged_faults(path) == []
+    content = path.read_bytes()
+    middle = len(content) // 4096 // 2 * 4096
+    path.write_bytes(content[:middle] + bytes([255]) * 4096 + content[middle + 4096 :])
+    assert damaged_faults(path)
+
+
+def test_an_older_copy_of_the_log_beside_a_later_wal_file_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    log = SqliteLog(path)
+    created(log)
+    assert not log.give_back()  # everything is in the file
+    older = path.read_bytes()
+    lived(log, spec(), 50)
+    assert not log.give_back()
+    lived(log, spec(), 3, 50)
+    for end in ("", "-wal"):
+        shutil.copy(tmp_path / f"log.db{end}", tmp_path / f"other.db{end}")
+    assert damaged_faults(tmp_path / "other.db") == []
+    shutil.copy(tmp_path / "log.db-wal", tmp_path / "older.db-wal")
+    (tmp_path / "older.db").write_bytes(older)
+    assert damaged_faults(tmp_path / "older.db")
+    log.close()
+
+
+def test_the_copy_that_an_earlier_version_left_in_a_crash_is_removed(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     shown(log)
-    whole = (tmp_path / "log.db-wal").stat().st_size
+    for end in ("", "-wal", "-merging"):
+        shutil.copy(tmp_path / f"log.db{end.replace('merging', 'wal')}", tmp_path / f"left.db{end}")
+    log.close()
+    with closing(SqliteLog(tmp_path / "left.db")) as left:
+        assert left.tail() == 1
+        assert not (tmp_path / "left.db-merging").exists()
+
+
+def test_a_wal_file_that_is_shorter_than_the_copy_of_an_earlier_version_is_refused_and_left_as_it_is(
+    tmp_path: Path,
+) -> None:
+    log = SqliteLog(tmp_path / "log.db")
     shown(log)
     wal = (tmp_path / "log.db-wal").read_bytes()
+    shutil.copy(tmp_path / "log.db", tmp_path / "left.db")
     log.close()
-    path = tmp_path / "other.db"
-    for n in (whole + 10, whole + 24, len(wal) - 1):
-        path.with_name("other.db-wal").write_bytes(wal[:n])
-        assert n_unfinished_bytes(path) == n - whole
-    path.with_name("other.db-wal").write_bytes(wal[:whole])
-    assert n_unfinished_bytes(path) == 0
-    assert n_unfinished_bytes(tmp_path / "none.db") == 0
+    (tmp_path / "left.db-merging").write_bytes(wal)
+    (tmp_path / "left.db-wal").write_bytes(wal[:-1])
+    with pytest.raises(BadInput, match=r"left.db-wal is shorter than left.db-merging.* open the log with that version"):
+        SqliteLog(tmp_path / "left.db")
+    assert (tmp_path / "left.db-merging").read_bytes() == wal
+    assert (tmp_path / "left.db-wal").read_bytes() == wal[:-1]
+
+
+def test_the_wal_file_is_cut_back_after_a_long_reader_has_left(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+
+    def n_wal_bytes(n: int) -> int:
+        for _ in range(n):
+            with log.transaction() as transaction:
+                transaction.store("x", os.urandom(4 << 20))
+        return (tmp_path / "log.db-wal").stat().st_size
+
+    with closing(log.connect()) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM log").fetchall()
+        assert n_wal_bytes(10) > 2 * WAL_BYTES
+    assert n_wal_bytes(3) <= WAL_BYTES
+    log.close()

@@ -17,9 +17,8 @@ from perturank.errors import BadInput
 from perturank.service.entries import Pinned, Snapshot
 from perturank.service.leading import EPOCH, Superseded
 from perturank.service.learner import Learner
-from perturank.service.log import postgres
-from perturank.service.log.committing import Committer
-from perturank.service.log.opening import open_log
+from perturank.service.log import open_log, postgres
+from perturank.service.log.group_commit import Committer
 from perturank.service.log.postgres import PostgresLog, _reason
 from perturank.service.refusals import NotReady
 from perturank.service.replaying import rebuilt
@@ -157,7 +156,8 @@ def test_a_database_that_dies_loses_nothing_and_the_log_goes_on(database: Databa
 
 def test_a_database_that_may_only_be_read_is_looked_for_again(database: Database) -> None:
     log = PostgresLog(database.fresh())
-    log._connection().execute("SET default_transaction_read_only = on")  # as a database that is now a copy of another
+    with log.borrow() as connection:
+        connection.execute("SET default_transaction_read_only = on")  # as a database that is now a copy of another
     with pytest.raises(NotReady), log.transaction():
         pass
     shown(log)
@@ -167,8 +167,9 @@ def test_a_database_that_may_only_be_read_is_looked_for_again(database: Database
 
 def test_a_transaction_that_the_database_ended_is_refused_and_the_log_goes_on(database: Database) -> None:
     log, other = PostgresLog(database.fresh()), psycopg.connect(database.url("postgres"), autocommit=True)
-    log._connection().execute("SET idle_in_transaction_session_timeout = 50")
-    mine = log._connection().info.backend_pid
+    with log.borrow() as connection:
+        connection.execute("SET idle_in_transaction_session_timeout = 50")
+        mine = connection.info.backend_pid
 
     def write_slowly() -> None:
         with log.transaction() as transaction:
@@ -191,7 +192,8 @@ def test_a_transaction_that_the_database_ended_is_refused_and_the_log_goes_on(da
 
 def test_connections_give_up_soon_unless_the_address_says_otherwise(database: Database) -> None:
     log = PostgresLog(f"{database.fresh()}&connect_timeout=9&target_session_attrs=any")
-    used = log._connection().info.get_parameters()
+    with log.borrow() as connection:
+        used = connection.info.get_parameters()
     assert {name: used[name] for name in postgres.PATIENCE if name in used} == {
         "connect_timeout": "9",
         "keepalives_idle": "3",
@@ -199,7 +201,7 @@ def test_connections_give_up_soon_unless_the_address_says_otherwise(database: Da
         "keepalives_count": "3",
         "tcp_user_timeout": "5000",
     }
-    assert log._one("SHOW idle_in_transaction_session_timeout") == ("5s",)
+    assert log.rows("SHOW idle_in_transaction_session_timeout") == [("5s",)]
     log.close()
 
 
@@ -246,7 +248,7 @@ def test_another_learner_takes_over_soon_after_the_one_that_leads_is_killed(
 
     def n_that_tried() -> int:
         query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_try_advisory_lock%%'"
-        return int(log._one(query)[0])
+        return int(log.rows(query)[0][0])
 
     before, learners = n_that_tried(), [subprocess.Popen(command)]  # of the whole server, which others use too
     wait(lambda: epoch() == 1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import stat
@@ -15,8 +16,7 @@ from service_small import impression
 
 from perturank.errors import BadInput
 from perturank.service.entries import Closed, Impression, Pinned
-from perturank.service.log.locking import leading
-from perturank.service.log.opening import open_log
+from perturank.service.log import open_log
 from perturank.service.log.sqlite import PAGES_AT_ONCE, SqliteLog
 from perturank.service.refusals import LogFull, NotReady
 
@@ -43,9 +43,9 @@ def test_two_processes_write_one_order(tmp_path: Path) -> None:
 
 def test_every_commit_is_flushed_to_disk(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
-    connection = log._connection()
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert log.rows("PRAGMA journal_mode") == [("wal",)]
+    assert log.rows("PRAGMA synchronous") == [(2,)]  # FULL
+    log.close()
 
 
 def test_an_impression_takes_little_more_than_its_numbers(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     log.tail()
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == dict.fromkeys(("log.db", "log.db-open", "log.db-wal", "log.db-shm"), 0o600)
+    assert modes == dict.fromkeys(("log.db", "log.db-wal", "log.db-shm"), 0o600)
     log.close()
 
 
@@ -120,7 +120,8 @@ def test_only_a_full_disk_asks_for_room(tmp_path: Path, code: int, refusal: type
 
 def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
-    log._connection().execute("PRAGMA query_only = ON")
+    with log.borrow() as connection:
+        connection.execute("PRAGMA query_only = ON")
     with (
         pytest.raises(NotReady, match="attempt to write a readonly database"),
         log.transaction() as transaction,
@@ -177,7 +178,8 @@ def test_one_process_leads_at_a_time(tmp_path: Path) -> None:
 def test_transactions_of_all_sizes_share_a_few_statements(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     said: list[str] = []
-    log._connection().set_trace_callback(said.append)
+    with log.borrow() as connection:
+        connection.set_trace_callback(said.append)
     names = [n.to_bytes(12, "big") for n in range(100)]
     for n in range(1, 101):
         with log.transaction() as transaction:
@@ -190,6 +192,11 @@ def test_transactions_of_all_sizes_share_a_few_statements(tmp_path: Path) -> Non
     log.close()
 
 
+def n_free(log: SqliteLog) -> int:
+    ((n,),) = log.rows("PRAGMA freelist_count")
+    return int(n)
+
+
 def test_as_many_pages_are_given_back_as_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perturank.service.log.sqlite.PAGES_AT_ONCE", 300)
     log = SqliteLog(tmp_path / "log.db")
@@ -197,9 +204,9 @@ def test_as_many_pages_are_given_back_as_are_free(tmp_path: Path, monkeypatch: p
         transaction.store("x", bytes(500 * 4096))
     with log.transaction() as transaction:
         transaction.remove("x")
-    assert log._one("PRAGMA freelist_count")[0] >= 500
+    assert n_free(log) >= 500
     assert log.give_back()
-    assert 200 <= log._one("PRAGMA freelist_count")[0] < 300
+    assert 200 <= n_free(log) < 300
     assert not log.give_back()
     assert log.size() < 100 * 4096
     log.close()
@@ -209,8 +216,8 @@ def test_asking_who_leads_keeps_nobody_from_leading(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("perturank.service.log.sqlite.SECONDS_TO_LEAD", 60)  # however late the timer is
     monkeypatch.setattr("perturank.service.log.sqlite.TRIES_TO_LEAD", 6000)
     one, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
-    asking = leading(one.path)
-    assert asking.is_shared()  # as `is_led` does, for a moment
+    asking = (tmp_path / "log.db-learner").open("a")
+    fcntl.flock(asking, fcntl.LOCK_SH)  # as `is_led` does, for a moment
     threading.Timer(0.03, asking.close).start()
     assert other.try_to_lead()
     assert one.is_led()
@@ -241,7 +248,8 @@ def test_a_log_of_an_earlier_version_gets_the_index_of_what_is_few(tmp_path: Pat
     with log.transaction() as transaction:
         for entry in (Pinned(1), Closed(1), Pinned(2)):
             transaction.append("m", entry)
-    log._connection().execute("DROP INDEX few_position")
+    with log.borrow() as connection:
+        connection.execute("DROP INDEX few_position")
     log.close()
     log = SqliteLog(tmp_path / "log.db")
     assert [record.position for record in log.rare(kinds=(Pinned,))] == [1, 3]

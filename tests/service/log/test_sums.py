@@ -12,8 +12,7 @@ import psycopg
 import pytest
 from service_small import clicked, created, impression, shown
 
-from perturank.service.log import Log
-from perturank.service.log.opening import open_log
+from perturank.service.log import Log, open_log
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.log.sums import HOUR, LARGEST, MINUTE, MOST_SUMS, PROGRESS, TOTAL, Amounts, Progress, Tally
 

@@ -8,7 +8,7 @@ import pytest
 from service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
-from perturank.service.log.effects import close_windows
+from perturank.service.log.feedback import close_windows
 from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, Progress
 from perturank.service.sealing import fresh
 from perturank.service.telemetry.counters import record_feedback

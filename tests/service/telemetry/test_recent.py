@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from service_small import request
 
-from perturank.service.api.application import Parts
+from perturank.service.http.app import Parts
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
 from perturank.service.service import Service

@@ -1,13 +1,26 @@
-"""One total order of everything that decides the models, behind one small protocol."""
+"""One total order of everything that decides the models, behind one small protocol: in SQLite, or in PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
+from perturank.errors import BadInput
 from perturank.service.entries import Entry, Record
+from perturank.service.log.sqlite import SQLITE, SqliteLog
 from perturank.service.log.sums import Sums, Tally
+from perturank.service.settings import without_password
+
+try:  # an extra of its own
+    from perturank.service.log import postgres
+except ModuleNotFoundError as error:
+    if not str(error.name).startswith("psycopg"):
+        raise
+    postgres = None  # type: ignore[assignment]
+
+POSTGRES = ("postgresql://", "postgres://")
 
 
 class Transaction(Protocol):
@@ -92,6 +105,9 @@ class Log(Protocol):
     def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[Sums]:
         """Return the running sums of a model, or of all, over these spans, from a time (seconds) on; totals always."""
 
+    def damage(self) -> list[str]:
+        """Return what the database itself finds wrong with its files."""
+
     def is_led(self) -> bool:
         """Return whether any process learns from this log."""
 
@@ -109,3 +125,16 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Give back files and connections."""
+
+
+def open_log(url: str, *, create: bool = False) -> Log:
+    """Return the log at this address; sqlite:///perturank.db is in this folder, sqlite:////var/lib/x.db is not."""
+    if url.startswith(SQLITE) and len(url) > len(SQLITE):
+        return SqliteLog(Path(url.removeprefix(SQLITE)), create=create)
+    if url.startswith(POSTGRES):
+        if postgres is None:
+            raise BadInput("psycopg is not installed", "run: pip install 'perturank[postgres]'")
+        return postgres.PostgresLog(url, create=create)
+    raise BadInput(
+        f"{without_password(url)!r} is no address of a log", "write sqlite:///FILE or postgresql://USER@HOST/NAME"
+    )

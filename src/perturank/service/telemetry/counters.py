@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perturank.service.entries import Feedback, Impression
-from perturank.service.log import Transaction, effects
+from perturank.service.log import Transaction
+from perturank.service.log.feedback import Status, give_feedback
 from perturank.service.log.sums import LAG, LAGS, LARGEST, Amounts
 from perturank.service.telemetry import cost
 
@@ -28,10 +29,10 @@ def list_amounts(entry: Impression, certain: Sequence[bool]) -> Amounts:
 
 def record_feedback(
     transaction: Transaction, model: str, impression: bytes, clicks: Sequence[str], final: bool
-) -> effects.Status:
+) -> Status:
     """Write the clicks to the log, count what they did, and return it."""
     before = [record.entry for record in transaction.about(impression)]
-    status = effects.give_feedback(transaction, model, impression, clicks, final)
+    status = give_feedback(transaction, model, impression, clicks, final)
     for record in transaction.about(impression)[len(before) :]:  # one, or none
         transaction.tally.add(model, {FEEDBACK + status: 1})
         shown = next((entry for entry in before if isinstance(entry, Impression)), None)

@@ -1,0 +1,1 @@
+"""Benchmarks of perturank: `make bench` and `make bench-service`; see README.md."""

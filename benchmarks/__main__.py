@@ -1,0 +1,182 @@
+"""The command line of the benchmarks: one table of how fast everything is, and what got slower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from perturank import machine
+from perturank.__about__ import __version__
+from perturank.cli import Commands, run
+from perturank.cli.console import interruptible, progress, table, to_people, to_programs
+from perturank.errors import BadInput
+
+if TYPE_CHECKING:
+    from benchmarks.comparison import Comparison
+    from benchmarks.report import BenchmarkReport
+    from benchmarks.section import SectionResult
+
+# The modules that load JAX are imported by the commands: the number of threads must be set before.
+WIDTH = 100
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+app = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+
+
+@app.command("speed")
+def speed(
+    sections: Annotated[
+        list[str] | None, typer.Argument(help="rankers, fit, growth, latency, dimension, memory, reading; or all.")
+    ] = None,
+    rankers: Annotated[str, typer.Option(help="Rankers of the first section, with commas between; or all.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes only.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="More sizes, and longer.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Seconds for each number.", min=0.01)] = None,
+    threads: Annotated[int, typer.Option(help="Threads, as of one run.", min=1)] = 1,
+    compare: Annotated[Path | None, typer.Option(help="An earlier report: mark what got slower.")] = None,
+    fail_if_slower: Annotated[bool, typer.Option("--fail-if-slower", help="Then exit with code 1.")] = False,
+    figure: Annotated[Path | None, typer.Option(help="File for a figure of the cost per round (PNG).")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the report as JSON, beside the table.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure speed and memory, each number beside the machine's own speed in the same run."""
+    machine.pin_threads(threads)
+    from benchmarks import comparison, growth, suite
+    from benchmarks.figure import draw_curves
+    from benchmarks.report import read_report, write_report
+    from benchmarks.section import FULL, QUICK, STANDARD
+
+    if quick and full:
+        raise BadInput("--quick and --full exclude each other", "give one of them, or neither")
+    named = tuple(name.strip() for name in rankers.split(",") if name.strip())
+    effort = QUICK if quick else FULL if full else STANDARD
+    effort = replace(effort, rankers=named, seconds=seconds or effort.seconds)
+    old = None if compare is None else read_report(compare)
+    for path in (figure, out):
+        _check_folder(path)
+    if figure is not None and sections and "growth" not in sections:
+        raise BadInput("--figure draws the section growth", "add growth to the sections")
+    chosen = suite.sections_named(sections or [])
+    with _progress("calibration", suite.n_steps(chosen, effort)) as advance:
+        report = suite.measure(chosen, effort, advance)
+    result = report.as_dict()
+    changes = None if old is None else comparison.compare(old, result)
+    if changes is not None:
+        result["comparison"] = changes.as_list()
+    if out is not None:
+        write_report(result, out)
+    if as_json:
+        to_programs(result)
+    else:
+        _print(report, changes)
+    if figure is not None:
+        draw_curves(growth.curves(report.parts["growth"].rows), figure)
+        typer.echo(f"figure: {figure}", err=as_json)
+    if fail_if_slower and changes is not None and changes.of("slower"):
+        raise typer.Exit(1)
+
+
+@app.command("service")
+def service(
+    rate: Annotated[float, typer.Option(help="Pairs of list and feedback a second.", min=1)] = 300.0,
+    seconds: Annotated[float, typer.Option(help="Seconds of each part.", min=0.01)] = 15.0,
+    soak: Annotated[int, typer.Option(help="Minutes at that rate, at the end.", min=0)] = 0,
+    log: Annotated[str | None, typer.Option(help="The service's log; none: a new SQLite file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a ranking service, load it, and print what it withstands."""
+    from benchmarks.service import Scale, measure_service
+
+    scale = Scale(rate=rate, soak_minutes=soak, log=log, seconds=seconds)
+    with _progress("the service starts", scale.n_steps) as advance:
+        part = measure_service(scale, advance)
+    if as_json:
+        to_programs({name: row.values for name, row in part.rows.items()})
+        return
+    listed = table(part.title, "", *(column.heading for column in part.columns), numbers=True)
+    for name, row in part.rows.items():
+        listed.add_row(name, *(column.text(row.values.get(column.key)) for column in part.columns))
+    to_people(listed, WIDTH)
+
+
+def _check_folder(path: Path | None) -> None:
+    """Refuse a file that cannot be written before the work, not after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise BadInput(f"there is no folder {path.absolute().parent}", f"make it, or name another file than {path}")
+
+
+@contextmanager
+def _progress(first: str, n_steps: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function that moves the bar on by a step and stops at Ctrl-C."""
+    with progress() as bar, interruptible() as check:
+        task = bar.add_task(first, total=n_steps)
+
+        def advance(what: str) -> None:
+            bar.update(task, advance=1, description=what)
+            check()
+
+        yield advance
+
+
+def _print(report: BenchmarkReport, comparison: Comparison | None) -> None:
+    peak, threads = report.calibration["gflops"], report.calibration["threads"]
+    title = (
+        f"perturank {__version__}: {report.machine['processor']}, {threads} thread{'s' * (threads > 1)}, "
+        f"matrix product {peak:.0f} GFLOP/s, JAX {report.machine['jax']}"
+    )
+    to_people(_whole_table(title, report.parts), WIDTH)
+    for name, part in report.parts.items():
+        notes = [part.title, part.footnote, *dict.fromkeys(row.note for row in part.rows.values())]
+        to_people(f"\n[bold]{name}[/bold]: {'; '.join(filter(None, notes))}", WIDTH)
+    spent = ", ".join(f"{name} {part.seconds:.0f}" for name, part in report.parts.items())
+    typer.echo(
+        f"\ntimes in {report.calibration['clock']}, latency by the wall clock; {report.seconds:.0f} s in all ({spent})"
+    )
+    if comparison is not None:
+        to_people(_changes_table(comparison), WIDTH)
+
+
+def _whole_table(title: str, parts: Mapping[str, SectionResult]) -> Table:
+    """Return one table; each section begins with its own headings and ends with its notes."""
+    listed = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
+    listed.add_column(overflow="fold", min_width=20)
+    for _ in range(max(len(part.columns) for part in parts.values())):
+        listed.add_column(justify="right", overflow="fold")
+    for name, part in parts.items():
+        listed.add_row()
+        heading = f"[bold]{name}[/bold]" + (f", {part.unit}" if part.unit else "")
+        listed.add_row(heading, *(f"[italic]{column.heading}[/italic]" for column in part.columns))
+        for row_name, row in part.rows.items():
+            listed.add_row(row_name, *(column.text(row.values.get(column.key)) for column in part.columns))
+    return listed
+
+
+def _changes_table(comparison: Comparison) -> Table:
+    """Return what got slower or faster, and what only one of the two reports has."""
+    from benchmarks.comparison import SLOWER
+
+    slower, faster = comparison.of("slower"), comparison.of("faster")
+    title = (
+        f"{comparison.n_compared} numbers compared, calibration taken out: "
+        f"{len(slower)} slower, {len(faster)} faster by more than {SLOWER}×"
+    )
+    listed = table(title, "number", "before", "now", "times as slow", "", numbers=True)
+    for change in (*slower, *faster, *comparison.of("missing", "new")):
+        mark = f"[bold red]{change.verdict}[/bold red]" if change.verdict == "slower" else change.verdict
+        numbers = ("–" if value is None else f"{value:,.3g}" for value in (change.before, change.now, change.ratio))
+        listed.add_row(f"{change.section}: {change.row}, {change.column}", *numbers, mark)
+    return listed
+
+
+def main() -> None:
+    """Run the command line of the benchmarks."""
+    run(app, "python -m benchmarks")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""`perturank learn` and `perturank replay`: the log into a model, live and again."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perturank import machine
+from perturank.cli.console import to_programs
+from perturank.cli.simulate import named_values
+from perturank.errors import BadInput
+from perturank.service import children
+from perturank.service.refusals import Refused
+from perturank.service.retention import Retention
+
+if TYPE_CHECKING:
+    from perturank.service.log import Log
+    from perturank.service.spec import Spec
+
+LogUrl = Annotated[str, typer.Option("--log", envvar="PERTURANK_LOG", help="sqlite:///FILE or postgresql://…")]
+KeepSpan = Annotated[str | None, typer.Option("--keep", help="Records kept before the newest: 30d, 12h, 90s.")]
+KeepImpressions = Annotated[
+    int | None, typer.Option("--keep-impressions", help="Learned impressions of each model that are kept.", min=0)
+]
+DEFAULT_LOG = "sqlite:///perturank.db"
+NOTHING_COMPARED = 3  # exit code
+STDOUT = Path("-")
+
+
+def learn(
+    log: LogUrl = DEFAULT_LOG,
+    once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing more to learn.")] = False,
+    threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
+    keep: KeepSpan = None,
+    keep_impressions: KeepImpressions = None,
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+) -> None:
+    """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
+    machine.pin_threads(threads)
+    from perturank.service import running
+    from perturank.service.log import open_log
+
+    if not once:
+        machine.keep_freed_memory()
+    retention = Retention.of(keep, keep_impressions)
+    opened = open_log(log)
+    try:
+        learner = running.learn(opened, once=once, with_parent=with_parent, retention=retention)
+    finally:
+        opened.close()
+    if once and learner is not None:
+        for name, state in learner.states.items():
+            to_programs({"model": name, "version": state.version, "learned": state.learned})
+
+
+def replay(
+    model: Annotated[str, typer.Option(help="The model to rebuild.")] = "default",
+    log: LogUrl = DEFAULT_LOG,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every version; exit code 1: bits differ, 3: no version.")
+    ] = False,
+    at: Annotated[int | None, typer.Option(help="Stop at this position.", min=1)] = None,
+    version: Annotated[int | None, typer.Option(help="Rebuild this published version.", min=1)] = None,
+    ranker: Annotated[str | None, typer.Option(help="What would this one have learned?")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, as name=value.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the other ranker.", min=0)] = 1,
+    out: Annotated[Path | None, typer.Option(help="Write the rebuilt ranker to this file; -: to stdout.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+) -> None:
+    """Rebuild a model from the log alone, to the very same bits.
+
+    [bold]Examples[/bold]
+
+    perturank replay --model books --verify
+
+    perturank replay --model books --version 7 --out books-7.safetensors
+    """
+    if with_parent:
+        children.stay_with_parent()
+    machine.pin_threads(threads)
+    from perturank.service.log import open_log
+    from perturank.service.spec import Spec
+
+    if verify and (ranker is not None or at is not None):
+        raise BadInput("--verify compares with the newest version", "leave out --at and --ranker")
+    if version is not None and (verify or at is not None or ranker is not None):
+        raise BadInput("--version rebuilds what was published", "leave out --verify, --at and --ranker")
+    if changes and ranker is None:
+        raise BadInput("--set changes another ranker", "name it with --ranker")
+    try:
+        with contextlib.closing(open_log(log)) as opened:
+            if version is not None:
+                _write_version(opened, model, version, out)
+            else:
+                instead = None if ranker is None else Spec.other(ranker, named_values(changes or []), seed)
+                _write_replayed(opened, model, at, instead, verify, out)
+    except Refused as refused:
+        if not with_parent:
+            raise
+        to_programs(refused.told())
+        raise typer.Exit(children.REFUSED) from None
+
+
+def _write_version(opened: Log, model: str, version: int, out: Path | None) -> None:
+    """Rebuild a published version, as the service gives it in a file."""
+    from perturank.service import replaying, snapshots
+
+    rebuilt = replaying.whole(opened, model, version)
+    if out is not None:
+        _write(snapshots.file_bytes(rebuilt, model, version), out)
+    said = {"model": model, "version": version, "digest": snapshots.digest(rebuilt, whole=True).hex()}
+    to_programs(said, beside=out == STDOUT)
+
+
+def _write_replayed(
+    opened: Log, model: str, at: int | None, instead: Spec | None, verify: bool, out: Path | None
+) -> None:
+    """Follow the log to a position or to its end, and say what was met; what differs is told by the exit code."""
+    from perturank.service import replaying, snapshots
+
+    report = replaying.rebuilt(opened, model, at=at, instead=instead)
+    whole = report.differs is None and (not verify or replaying.same_as_stored(opened, report))
+    state = report.state
+    if out is not None:
+        _write(snapshots.state_bytes(report.ranker), out)
+    said: dict[str, Any] = {
+        "model": model,
+        "position": state.at,
+        "learned": state.learned,
+        "version": state.version,
+        "digest": snapshots.digest(report.ranker, whole=True).hex(),
+    }
+    same = {"versions_compared": report.checked, "same_bits": whole if report.checked else None}
+    to_programs(said | {"begins": report.begins} | (same if verify else {}), beside=out == STDOUT)
+    if verify and not whole:
+        which = "the newest version" if report.differs is None else f"version {report.differs}"
+        typer.echo(f"{which} is not what the log makes of the model", err=True)
+        raise typer.Exit(1)
+    if verify and report.checked == 0:
+        typer.echo(f"nothing was compared: the log holds no version of model {model!r} yet", err=True)
+        raise typer.Exit(NOTHING_COMPARED)
+
+
+def _write(content: bytes, out: Path) -> None:
+    from perturank import storage
+
+    if out == STDOUT:
+        typer.echo(content, nl=False)
+    else:
+        storage.put(out, content)

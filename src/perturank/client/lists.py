@@ -1,0 +1,55 @@
+"""Lists and clicks as the callers of a client see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from perturank.wire.answers import Ranking
+from perturank.wire.requests import Document
+from perturank.wire.specification import Mode
+
+# A dictionary has the fields of a Document; its features may also be a NumPy array.
+Documents = Sequence[Document] | Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class RankRequest:
+    """One of several lists that are asked for at once; its fields are those of `rank`."""
+
+    documents: Documents
+    query: str | None = None
+    top: int | None = None
+    mode: Mode = "learn"
+    source: str | None = None
+    draw: int | None = None
+
+
+@dataclass(frozen=True)
+class Clicks:
+    """The clicks on one of several lists; its fields are those of `feedback`."""
+
+    impression: str
+    clicks: Sequence[str]
+    final: bool = True
+
+
+@dataclass(frozen=True)
+class ShownList:
+    """A list to show, best first; send `impression` back with the clicks."""
+
+    impression: str
+    ids: list[str]
+    certain: list[bool]
+    propensity: float | None
+    version: int
+
+    @classmethod
+    def of(cls, answer: Any) -> ShownList:
+        """Return the list that an answer holds."""
+        found = msgspec.convert(answer, Ranking)
+        ids, certain = [each.id for each in found.ranking], [each.certain for each in found.ranking]
+        return cls(found.impression, ids, certain, found.propensity, found.version)

@@ -1,1 +1,0 @@
-"""The HTTP API: parsing, routes, the gate in front of them."""

@@ -1,0 +1,123 @@
+"""The Starlette application: every route behind the gate, and the background tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from perturank import pages
+from perturank.service.http.auth import Keyring
+from perturank.service.http.background import work
+from perturank.service.http.dashboard import Dashboard
+from perturank.service.http.docs_page import PAGE_POLICY, page
+from perturank.service.http.health import Health
+from perturank.service.http.models import Models
+from perturank.service.http.openapi import document
+from perturank.service.http.rank import Lists
+from perturank.service.http.request import Endpoint, Gate
+from perturank.service.http.routes import ROUTES
+from perturank.service.http.routes import Route as Row
+from perturank.service.sampler import Sampler
+from perturank.service.service import Service
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
+
+
+class Added(NamedTuple):
+    """What another program adds to the service it starts: pages, endpoints behind the gate, a background task."""
+
+    pages: Sequence[Route] = ()
+    endpoints: Sequence[tuple[str, str, Endpoint]] = ()  # method, path, endpoint; an administrator's, where keys are
+    work: Callable[[], Awaitable[None]] | None = None
+
+
+class Parts:
+    """What answers for one service, each made once."""
+
+    def __init__(self, service: Service, added: Added = Added()) -> None:
+        settings, metrics, self.recent = service.settings, Metrics(), Recent()
+        service.host.forget = self.recent.forget
+        overview = Overview(service, metrics.traffic)
+        self.health = Health(overview, metrics)
+        overview.failing = lambda: self.health.failing
+        overview.pages = [each.path for each in added.pages]
+        keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
+        self.gate = Gate(keyring, metrics)
+        self._by_name = {
+            "lists": Lists(service, metrics, self.recent),
+            "models": Models(service, self.recent),
+            "health": self.health,
+            "watch": Dashboard(service, overview, self.recent),
+        }
+
+    def route(self, row: Row) -> Route:
+        """Return the route of a row of the table: the method that it names, behind the gate."""
+        part, _, method = row.handler.partition(".")
+        endpoint: Endpoint = getattr(self._by_name[part], method)
+        return Route(row.path, self.gate(endpoint, row.scope), methods=[row.method])
+
+
+def application(service: Service, added: Added = Added()) -> Starlette:
+    """Return the application of this service."""
+    parts = Parts(service, added)
+    routes = [*map(parts.route, ROUTES), *_described(parts.gate), *_added(parts.gate, added)]
+
+    def beside(app: Starlette) -> AbstractAsyncContextManager[None]:
+        return work(service, parts.health, Sampler(service, parts.recent), added.work)
+
+    absent = _absent(parts.gate, routes)
+    app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
+    app.router.redirect_slashes = False  # a redirect would go past the gate
+    app.state.service = service
+    return app
+
+
+def _described(gate: Gate) -> list[Route]:
+    """Return the two forms of the API's description."""
+    described, readable = msgspec.json.encode(document()), page()
+
+    async def openapi(request: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(readable, headers=pages.SAFELY | {"content-security-policy": PAGE_POLICY})
+
+    return [Route("/openapi.json", gate(openapi, None)), Route("/docs", gate(docs, None))]
+
+
+def _added(gate: Gate, added: Added) -> list[Route]:
+    """Return the dashboard, and what another program has brought."""
+    shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
+    return [
+        *(Route(path, gate(endpoint, "admin"), methods=[method]) for method, path, endpoint in added.endpoints),
+        *(Route(each.path, gate(each.endpoint, None)) for each in shown),
+    ]
+
+
+def _absent(gate: Gate, routes: Sequence[Route]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Return what answers where there is no route: behind the gate too, so that it is counted and logged."""
+
+    async def absent(request: Request, error: Exception) -> Response:
+        async def refuse(request: Request) -> Response:
+            raise error
+
+        response = await gate(refuse, None)(request)
+        if response.status_code == 405:  # every method of the path, not only those of its first route
+            response.headers["allow"] = ", ".join(_methods(routes, request.scope["path"]))
+        return response
+
+    return absent
+
+
+def _methods(routes: Sequence[Route], path: str) -> list[str]:
+    """Return what may be asked of this path."""
+    return sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})

@@ -1,0 +1,138 @@
+"""Endpoints of administration: models, their versions, their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import anyio.to_thread
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perturank.service import snapshots, versions
+from perturank.service.hosting import Hosted
+from perturank.service.http.decoding import FILE, decode, read_body, respond
+from perturank.service.refusals import Refused
+from perturank.service.service import Service
+from perturank.service.telemetry.recent import Recent
+from perturank.wire import answers
+from perturank.wire.requests import Erase, Pin
+from perturank.wire.specification import SpecRequest
+
+run = anyio.to_thread.run_sync
+LISTED = 100  # versions, unless told otherwise
+
+
+class Models:
+    """Models, versions, files."""
+
+    def __init__(self, service: Service, recent: Recent) -> None:
+        self._service, self._recent = service, recent
+
+    async def listed(self, request: Request) -> Response:
+        """Answer with all models."""
+        return respond(request, answers.Models(models=[described(held) for held in self._service.host.all()]))
+
+    async def get(self, request: Request) -> Response:
+        """Answer with one model."""
+        return respond(request, described(await hosted(self._service, request.path_params["model"])))
+
+    async def put(self, request: Request) -> Response:
+        """Make or change a model."""
+        name, wanted = request.path_params["model"], await decode(request, SpecRequest)
+        in_use = {len(each.ids) for each in self._recent.of(name)}
+        anew = await run(partial(self._service.put, name, wanted, in_use=in_use))
+        return respond(request, described(self._service.host.get(name)), 201 if anew else 200)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a model."""
+        await run(self._service.delete, request.path_params["model"])
+        return Response(status_code=204)
+
+    async def versions(self, request: Request) -> Response:
+        """Answer with the model's versions, newest first: at most `limit`, and only those `before` a number."""
+        held = await hosted(self._service, request.path_params["model"])
+        limit, before = _number(request, "limit", versions.LISTED), _number(request, "before", versions.NUMBERS)
+        n = limit or LISTED
+        found = await run(versions.listed, self._service.log, held.name, held.generation, n, before)
+        stored = set(await run(snapshots.versions, self._service.log, held.name))
+        about = [
+            answers.Version(
+                version=each.snapshot.version,
+                learned=each.snapshot.learned,
+                at=each.at,
+                digest=each.snapshot.digest.hex(),
+                stored=each.snapshot.version in stored,
+            )
+            for each in found
+        ]
+        return respond(request, answers.Versions(served=held.version, pinned=held.pinned, versions=about))
+
+    async def pin(self, request: Request) -> Response:
+        """Serve one version whatever is learned."""
+        name, asks = request.path_params["model"], await decode(request, Pin)
+        await run(self._service.pin, name, asks.version)
+        return respond(request, described(self._service.host.get(name)))
+
+    async def unpin(self, request: Request) -> Response:
+        """Serve the newest version again."""
+        name = request.path_params["model"]
+        await run(self._service.pin, name, None)
+        return respond(request, described(self._service.host.get(name)))
+
+    async def roll_back(self, request: Request) -> Response:
+        """Let learning go on from an earlier version."""
+        name, asks = request.path_params["model"], await decode(request, Pin)
+        await run(self._service.roll_back, name, asks.version)
+        return respond(request, answers.Accepted(status="accepted"), 202)
+
+    async def file(self, request: Request) -> Response:
+        """Answer with the served version as a file for `perturank.load`; `?history=false`: only to rank with."""
+        held = await hosted(self._service, request.path_params["model"])
+        history = request.query_params.get("history", "true")
+        if history not in ("true", "false"):
+            raise Refused(f"history is {history[:40]!r}", "say true or false")
+        content = await run(partial(self._service.file, held.name, history=history == "true"))
+        return Response(content, media_type=FILE)
+
+    async def bring(self, request: Request) -> Response:
+        """Let learning go on from a file that `perturank.save` wrote."""
+        content = await read_body(request, self._service.settings.file_bytes)
+        await run(self._service.bring, request.path_params["model"], content)
+        return respond(request, answers.Accepted(status="accepted"), 202)
+
+    async def erase(self, request: Request) -> Response:
+        """Take everything of a source out of the log."""
+        held = await hosted(self._service, request.path_params["model"])
+        position = await run(self._service.erase, held.name, (await decode(request, Erase)).source)
+        return respond(request, answers.Erasing(status="accepted", position=position), 202)
+
+
+def _number(request: Request, name: str, within: range) -> int | None:
+    """Return a number behind the question mark; None: it is not there."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) in within):
+        raise Refused(f"{name} is {text[:40]!r}", f"say a number from {within[0]} to {within[-1]}")
+    return int(text)
+
+
+def described(held: Hosted) -> answers.Described:
+    """Return a model as JSON values."""
+    return answers.Described(
+        model=held.name,
+        version=held.version,
+        learned=held.published[held.version].learned if held.version in held.published else 0,
+        pinned=held.pinned,
+        generation=held.generation,
+        spec=msgspec.to_builtins(held.spec.complete()),
+    )
+
+
+async def hosted(service: Service, model: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
+    """Return the model; one that is not known is looked for in the log, or made as wanted if it is the default."""
+    if model in service.host:
+        return service.host.get(model)
+    return await anyio.to_thread.run_sync(service.model, model, wanted)

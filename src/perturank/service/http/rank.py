@@ -1,0 +1,224 @@
+"""Endpoints that serve: rank, feedback, explain."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perturank.service.entries import Impression, Record
+from perturank.service.explaining import drawn, explained, explored
+from perturank.service.hosting import Hosted
+from perturank.service.http.decoding import decode, decoded, is_binary, offload, read_body, respond
+from perturank.service.http.models import hosted
+from perturank.service.listing import listed, padded_length
+from perturank.service.packing import unpacked
+from perturank.service.reading import check_width, of_bytes, of_documents
+from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
+from perturank.service.service import Service, Shown
+from perturank.service.spec import Spec
+from perturank.service.telemetry.cost import probability
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
+from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, Ranking, Rankings
+from perturank.wire.requests import Explain, Feedback, FeedbackBatch, Rank, RankBatch, RawRank
+from perturank.wire.specification import SpecRequest
+
+MOST_COMPILING = 2  # lists at a time: as many programs, and the rest finds them made
+Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
+Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
+
+
+class Lists:
+    """Rank, feedback, explain."""
+
+    def __init__(self, service: Service, metrics: Metrics, recent: Recent) -> None:
+        self._service, self._metrics, self._recent = service, metrics, recent
+        # Lists that wait for a compilation have threads of their own: others are needed to look into the log.
+        self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
+
+    async def rank(self, request: Request) -> Response:
+        """Answer with a list to show."""
+        body, binary = await read_body(request), is_binary(request)
+        kind: type[Rank | RawRank] = RawRank if binary else Rank
+        asks = await offload(body, partial(decoded, body, kind, binary))
+        held = await hosted(self._service, request.path_params["model"], partial(self._wanted, [asks]))
+        return respond(request, await self._ranked(await offload(body, partial(self._parsed, held, asks))))
+
+    async def rank_batch(self, request: Request) -> Response:
+        """Answer with several lists."""
+        body = await read_body(request)
+        asks = await offload(body, partial(decoded, body, RankBatch, is_binary(request)))
+        batch: list[Rank] = self._within(asks.requests)
+        held = await hosted(self._service, request.path_params["model"], partial(self._wanted, batch))
+        parsed = await offload(body, lambda: [self._parsed(held, each) for each in batch])  # all, before one is drawn
+        drawing = []
+        for each in parsed:
+            drawing.append(asyncio.ensure_future(self._ranked(each)))
+            await asyncio.sleep(0)  # others are answered between two lists
+        return respond(request, Rankings(await asyncio.gather(*drawing)))
+
+    async def feedback(self, request: Request) -> Response:
+        """Record clicks; answered when they are durable."""
+        said = await decode(request, Feedback)
+        return respond(request, await self._given(request.path_params["model"], said))
+
+    async def feedback_batch(self, request: Request) -> Response:
+        """Record clicks on several lists; what is refused does not stop the rest."""
+        batch = self._within((await decode(request, FeedbackBatch)).requests)
+        model = request.path_params["model"]
+        results = await asyncio.gather(*[self._given(model, said) for said in batch], return_exceptions=True)
+        return respond(request, GivenBatch(answers=[_outcome(result) for result in results]))
+
+    async def explain(self, request: Request) -> Response:
+        """Say why each document stands where the best estimate has it."""
+        return await self._explained(request, await decode(request, Explain))
+
+    async def explain_shown(self, request: Request) -> Response:
+        """Say why each document of a logged list stood where it did, or explain one of the last queries."""
+        impression, recent = (request.query_params.get(name) for name in ("impression", "recent"))
+        if recent is not None and impression is None:
+            if not re.fullmatch(r"[0-9]{1,15}", recent):
+                raise Refused(f"recent is {recent[:40]!r}", "say the number of a query")
+            return await self._explained(request, Explain(recent=int(recent)))
+        if impression is None or recent is not None:
+            remedy = "ask with ?impression=ID or ?recent=NUMBER; documents are sent here with POST"
+            raise Refused("it is not said what to explain", remedy)
+        held = await hosted(self._service, request.path_params["model"])
+        record = await asyncio.wrap_future(self._service.shown(held.name, impression))
+        found = await anyio.to_thread.run_sync(self._explained_record, held, record)
+        about = {"model": held.name, "version": held.version, **found, "draws": None}
+        return respond(request, about | {"shown": _about(record, impression)})
+
+    async def _explained(self, request: Request, asks: Explain) -> Response:
+        held = await hosted(self._service, request.path_params["model"])
+        if asks.recent is None:
+            most = self._service.settings.documents
+            features, prior = of_documents(asks.documents, held.spec, most)
+            ids = [each.id for each in asks.documents]
+        else:
+            if not request.state.is_admin:  # as for the list of them: they are queries of others
+                raise Forbidden("recent is given", "use a key with the scope 'admin' for this model")
+            one = self._recent.get(held.name, asks.recent)
+            ids, features, prior = one.ids, one.features, one.prior
+            check_width(features, held.spec)
+
+        def explain() -> dict[str, Any]:
+            found = explained(held.ranker, ids, features, prior, held.spec.exploration, held.spec.places)
+            draw = partial(listed, held.flat, held.spec, features, prior, held.spec.places)
+            return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
+
+        found = await anyio.to_thread.run_sync(explain)
+        return respond(request, {"model": held.name, "version": held.version} | found)
+
+    def _explained_record(self, held: Hosted, record: Record) -> dict[str, Any]:
+        shown = record.entry
+        assert isinstance(shown, Impression)
+        if shown.generation != held.generation:
+            raise NotKnown("the list was shown before the model began anew", "its features may mean other things now")
+        features, prior, _ = unpacked(shown.packed, None)
+        order = range(len(shown.ids))
+        found = explained(held.ranker, shown.ids, features, prior, held.spec.exploration, order=order)
+        always = self._service.always_explores(held.name, held.generation)
+        for about, chance in zip(found["ranking"], explored(shown, always=always), strict=True):
+            about["explored"] = chance
+        return found
+
+    def _wanted(self, batch: Sequence[Rank | RawRank]) -> SpecRequest | None:
+        """Return the model that could answer all of these; None: they do not say how many features it has."""
+        n_features = _n_features(batch[0]) if batch else None
+        if n_features is None:
+            return None
+        for asks in batch:
+            self._read(Spec(n_features=n_features), asks)
+        return SpecRequest(n_features=n_features)
+
+    def _parsed(self, held: Hosted, given: Rank | RawRank) -> Parsed:
+        return held, *self._read(held.spec, given)
+
+    def _read(self, spec: Spec, given: Rank | RawRank) -> Read:
+        most = self._service.settings.documents
+        asks: Rank | RawRank
+        if isinstance(given, RawRank):
+            asks, ids = given, given.ids
+            features, prior = of_bytes(ids, given.features, given.prior, spec, most)
+        else:
+            asks, ids = given, [each.id for each in given.documents]
+            features, prior = of_documents(given.documents, spec, most)
+        if asks.top is not None and asks.top > spec.places:
+            remedy = f"the model's lists have {spec.places} places; `places` of its PUT says how many"
+            raise Refused(f"top is {asks.top}", remedy)
+        if asks.draw is not None and spec.chance != "seeded":
+            raise Refused("draw is given", "only a model with chance: seeded takes it")
+        return ids, features, prior, asks
+
+    async def _ranked(self, parsed: Parsed) -> Ranking:
+        held, ids, features, prior, asks = parsed
+        self._recent.note(held.name, asks.query, ids, features, prior)
+        shown = await self._drawn(*parsed)
+        documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
+        return Ranking(shown.impression, documents, shown.propensity, shown.version)
+
+    async def _drawn(
+        self, held: Hosted, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
+    ) -> Shown:
+        def draw() -> Future[Shown]:
+            return self._service.rank(
+                held, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source, draw=asks.draw
+            )
+
+        length = padded_length(len(ids), held.spec.places)
+        if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
+            return await asyncio.wrap_future(draw())
+        future = await anyio.to_thread.run_sync(draw, limiter=self._compiling)
+        self._service.host.note_compiled(held, length)
+        return await asyncio.wrap_future(future)
+
+    async def _given(self, model: str, said: Feedback) -> Given:
+        await hosted(self._service, model)
+        status = await asyncio.wrap_future(self._service.feedback(model, said.impression, said.clicks, said.final))
+        self._metrics.note_feedback(model, status)
+        return Given(status)
+
+    def _within(self, batch: list[Any]) -> list[Any]:
+        if len(batch) > self._service.settings.batch:
+            raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.batch}")
+        return batch
+
+
+def _n_features(asks: Rank | RawRank) -> int | None:
+    """Return how many features the first document has, where it says so."""
+    if isinstance(asks, RawRank):
+        return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
+    first = asks.documents[0].features if asks.documents else None
+    return len(first) if isinstance(first, list) and first else None
+
+
+def _about(record: Record, impression: str) -> dict[str, Any]:
+    """Return what the log says of a list beside its documents."""
+    shown = record.entry
+    assert isinstance(shown, Impression)
+    return {
+        "impression": impression,
+        "at": record.at,
+        "version": shown.version,
+        "mode": shown.mode,
+        "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
+    }
+
+
+def _outcome(result: Given | BaseException) -> Outcome:
+    if isinstance(result, Given):
+        return {"status": result.status}
+    if isinstance(result, Refused):
+        return {"status": result.status, "type": f"urn:perturank:{result.kind}", "title": result.what}
+    raise result

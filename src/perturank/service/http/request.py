@@ -1,0 +1,103 @@
+"""What every request goes through: an id, authorisation, errors as problem JSON, metrics and a log line."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+import msgspec
+from starlette.concurrency import iterate_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from perturank.errors import BadInput
+from perturank.service.http.auth import Keyring, Scope, check_local
+from perturank.service.refusals import Refused
+from perturank.service.telemetry.logger import logger, request_id
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.wire.answers import Problem
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+PROBLEM = "application/problem+json"
+AGAIN_LATER = {"retry-after": "1"}
+PROBLEM_HEADERS = {
+    401: {"www-authenticate": "Bearer"},
+    408: {"connection": "close"},  # the rest of the body may still come
+    413: {"connection": "close"},
+    429: AGAIN_LATER,
+    503: AGAIN_LATER,
+    507: AGAIN_LATER,
+}
+
+
+class Gate:
+    """Wraps endpoints."""
+
+    def __init__(self, keyring: Keyring, metrics: Metrics) -> None:
+        self._keyring, self._metrics = keyring, metrics
+
+    def __call__(self, endpoint: Endpoint, scope: Scope | None) -> Endpoint:
+        """Return the endpoint behind the gate; scope None: open to all."""
+
+        async def handle(request: Request) -> Response:
+            began = time.perf_counter()
+            given = request.headers.get("x-request-id", "")
+            name = given if ACCEPTABLE_ID.fullmatch(given) else secrets.token_hex(8)
+            request_id.set(name)
+            response = await self._respond(request, endpoint, scope, name)
+            response.headers["x-request-id"] = name
+            if request.method == "HEAD" and isinstance(response, StreamingResponse):
+                response.body_iterator = iterate_in_threadpool(())  # unseen and endless, it would hold the connection
+            self._note(request, response.status_code, time.perf_counter() - began)
+            return response
+
+        return handle
+
+    def _note(self, request: Request, status: int, seconds: float) -> None:
+        route = getattr(request.scope.get("route"), "path", "")
+        self._metrics.note_request(request.method, route, status, seconds)
+        logger.info("%s %s %d", request.method, quote(request.scope["path"]), status)
+
+    async def _respond(self, request: Request, endpoint: Endpoint, scope: Scope | None, name: str) -> Response:
+        try:
+            self._admit(request, scope)
+            return await endpoint(request)
+        except Refused as refused:
+            return problem(refused.status, refused.kind, refused.what, refused.remedy, name)
+        except msgspec.MsgspecError as error:
+            return problem(422, "bad-input", "the body cannot be understood", str(error), name)
+        except BadInput as error:
+            return problem(422, "bad-input", str(error), "", name)
+        except HTTPException as error:
+            refusal = problem(error.status_code, "http", error.detail, "see /docs", name)
+            refusal.headers.update(error.headers or {})
+            return refusal
+        except ClientDisconnect:
+            return problem(499, "gone", "the client has gone", "", name)
+        except Exception:  # a fault of ours: whoever asked gets an answer, whoever runs this gets the traceback
+            logger.exception("failed")
+            return problem(500, "fault", "the service failed", "the log line with this id says why", name)
+
+    def _admit(self, request: Request, scope: Scope | None) -> None:
+        """Refuse a bad model name and whoever may not do this; `state.is_admin`: may do everything with the model."""
+        model = request.path_params.get("model")
+        if model is not None and not MODEL.fullmatch(model):
+            raise Refused(f"{model[:80]!r} is no name of a model", "use letters, digits, dot, dash and underscore")
+        if not self._keyring.asks:
+            check_local(request.headers)
+        if scope is not None:
+            address = request.client.host if request.client is not None else ""
+            key = self._keyring.admit(request.headers.get("authorization"), scope, model, address)
+            request.state.is_admin = key is None or key.allows("admin", model)
+
+
+def problem(status: int, kind: str, title: str, detail: str, request: str) -> Response:
+    """Return an error as problem JSON (RFC 9457); the request's id is in the header, in the body and in the log."""
+    content = msgspec.json.encode(Problem(f"urn:perturank:{kind}", title, status, detail, request))
+    return Response(content, status, PROBLEM_HEADERS.get(status), media_type=PROBLEM)

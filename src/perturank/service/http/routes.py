@@ -1,0 +1,265 @@
+"""Every route with what it is for: the application and its OpenAPI document are both made from this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from perturank.service import versions
+from perturank.service.http.auth import Scope
+from perturank.service.telemetry.overview import SPANS
+from perturank.wire import answers, requests
+from perturank.wire.specification import SpecRequest
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of one path."""
+
+    method: str
+    path: str
+    handler: str  # "lists.rank": the part of the API and its method
+    says: str
+    scope: Scope | None = None
+    takes: Any = None
+    gives: Any = None
+    status: int = 200
+    refuses: tuple[int, ...] = ()
+    also: tuple[tuple[int, str], ...] = ()  # other statuses of the same answer, and what they say
+    query: tuple[tuple[str, dict[str, Any]], ...] = ()  # behind the question mark: names, and what each may be
+    note: str = ""
+    binary: Any = None  # the request as MessagePack, where that has another shape
+    example: tuple[Any, Any] = (None, None)  # a request, and its answer
+
+
+def _within(numbers: range) -> dict[str, Any]:
+    return {"type": "integer", "minimum": numbers[0], "maximum": numbers[-1]}
+
+
+class Events:
+    """An answer that never ends: server-sent events."""
+
+
+ONE = "/v1/models/{model}"
+RECENT_NOTE = "A recent query is somebody else's and needs the scope admin."
+IMPRESSION = "AZqT8Jc0sKk5vD2xYw7uQm3hR1tE6bNf"
+RANK = {
+    "query": "red shoes",
+    "documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}],
+    "top": 2,
+}
+RANKING = {
+    "impression": IMPRESSION,
+    "ranking": [{"id": "b", "certain": False}, {"id": "a", "certain": True}],
+    "propensity": 0.5,
+    "version": 3,
+}
+ROUTES = (
+    Route(
+        "POST",
+        f"{ONE}/rank",
+        "lists.rank",
+        "Rank documents and log the list",
+        "serve",
+        requests.Rank,
+        answers.Ranking,
+        200,
+        (404, 413, 422, 507),
+        binary=requests.RawRank,
+        example=(RANK, RANKING),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/rank/batch",
+        "lists.rank_batch",
+        "Rank several queries",
+        "serve",
+        requests.RankBatch,
+        answers.Rankings,
+        200,
+        (404, 413, 422, 507),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/feedback",
+        "lists.feedback",
+        "Record clicks; answered when durable",
+        "serve",
+        requests.Feedback,
+        answers.Given,
+        200,
+        (404, 409, 413, 422, 507),
+        example=({"impression": IMPRESSION, "clicks": ["b"], "final": True}, {"status": "recorded"}),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/feedback/batch",
+        "lists.feedback_batch",
+        "Record clicks on several lists",
+        "serve",
+        requests.FeedbackBatch,
+        answers.GivenBatch,
+        200,
+        (404, 413, 422, 507),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/explain",
+        "lists.explain",
+        "Say why documents stand where they do",
+        "serve",
+        requests.Explain,
+        answers.Explained,
+        200,
+        (404, 413, 422),
+        note=RECENT_NOTE,
+    ),
+    Route(
+        "GET",
+        f"{ONE}/explain",
+        "lists.explain_shown",
+        "Say why the documents of a logged list stood where they did",
+        "serve",
+        None,
+        answers.Explained,
+        200,
+        (404, 422, 507),
+        query=(
+            ("impression", {"type": "string", "maxLength": 100}),
+            ("recent", {"type": "integer", "minimum": 1, "maximum": 10**15 - 1}),
+        ),
+        note=f"One of the two is said. {RECENT_NOTE}",
+    ),
+    Route("GET", "/v1/models", "models.listed", "List all models", "admin", None, answers.Models),
+    Route("GET", ONE, "models.get", "One model", "serve", None, answers.Described, 200, (404, 422)),
+    Route(
+        "PUT",
+        ONE,
+        "models.put",
+        "Make or change a model",
+        "admin",
+        SpecRequest,
+        answers.Described,
+        200,
+        (413, 422, 507),
+        also=((201, "its learning begins anew"),),
+    ),
+    Route("DELETE", ONE, "models.delete", "Delete a model", "admin", None, None, 204, (404, 422, 507)),
+    Route(
+        "GET",
+        f"{ONE}/versions",
+        "models.versions",
+        "The model's versions",
+        "admin",
+        None,
+        answers.Versions,
+        200,
+        (404, 422),
+        query=(("limit", _within(versions.LISTED)), ("before", _within(versions.NUMBERS))),
+    ),
+    Route(
+        "PUT",
+        f"{ONE}/pin",
+        "models.pin",
+        "Serve one version whatever is learned",
+        "admin",
+        requests.Pin,
+        answers.Described,
+        200,
+        (404, 413, 422, 507),
+    ),
+    Route(
+        "DELETE",
+        f"{ONE}/pin",
+        "models.unpin",
+        "Serve the newest version again",
+        "admin",
+        None,
+        answers.Described,
+        200,
+        (404, 422, 507),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/rollback",
+        "models.roll_back",
+        "Let learning go on from a version",
+        "admin",
+        requests.Pin,
+        answers.Accepted,
+        202,
+        (404, 413, 422, 507),
+    ),
+    Route(
+        "GET",
+        f"{ONE}/file",
+        "models.file",
+        "The served version as a file for perturank.load",
+        "admin",
+        None,
+        bytes,
+        200,
+        (404, 422),
+        query=(("history", {"enum": ["true", "false"]}),),
+    ),
+    Route(
+        "PUT",
+        f"{ONE}/file",
+        "models.bring",
+        "Let learning go on from a file of perturank.save",
+        "admin",
+        bytes,
+        answers.Accepted,
+        202,
+        (404, 413, 422, 507),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/erase",
+        "models.erase",
+        "Take a source's impressions and clicks out of the log",
+        "admin",
+        requests.Erase,
+        answers.Erasing,
+        202,
+        (404, 413, 422, 507),
+    ),
+    Route("GET", "/v1/overview", "watch.overview", "Models, traffic and alarms of now", "admin", None, dict[str, Any]),
+    Route("GET", "/v1/live", "watch.live", "The same as server-sent events, one a second", "admin", None, Events),
+    Route(
+        "GET",
+        f"{ONE}/history",
+        "watch.history",
+        "Sums of the last hours by the minute, or of the last month by the hour (`span=hours`)",
+        "admin",
+        None,
+        dict[str, Any],
+        200,
+        (404, 422),
+        query=(("span", {"enum": list(SPANS)}),),
+    ),
+    Route(
+        "GET",
+        f"{ONE}/recent",
+        "watch.recent",
+        "The last queries, to be explained",
+        "admin",
+        None,
+        dict[str, Any],
+        200,
+        (404, 422),
+    ),
+    Route("GET", "/healthz", "health.alive", "Alive", None, None, answers.Alive),
+    Route(
+        "GET",
+        "/readyz",
+        "health.ready",
+        "Ready: everything is, or once was, compiled",
+        None,
+        None,
+        answers.Readiness,
+        also=((503, "not yet, or not now"),),
+        note="Once ready, a process stays so while it compiles what a change of a model needs.",
+    ),
+    Route("GET", "/metrics", "health.metrics", "For Prometheus", "serve", None, str),
+)

@@ -1,0 +1,346 @@
+"""The statements of a log, written once; SQLite and PostgreSQL say where they differ."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from perturank.service.entries import FREQUENT, KINDS, REGULAR, Entry, Record, decoded, encoded
+from perturank.service.log import sums
+
+PAGE = 500  # records read at once
+COLUMNS = "position, at, model, impression, body"
+LAST_POSITION = 2**63 - 1
+
+Execute = Callable[[str, tuple[Any, ...]], Iterable[Any]]
+
+
+class Cursor(Protocol):
+    """The result of a statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement changed."""
+
+    def fetchone(self) -> Any:
+        """Return the next row; None: there is none."""
+
+    def fetchall(self) -> list[Any]:
+        """Return the remaining rows."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """What both kinds of connections have in common."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class SqlLog(ABC, Generic[C]):
+    """A log in a database.
+
+    Each read and each transaction borrows an idle connection, or opens one: readers do not wait for the writer.
+    """
+
+    prefix: ClassVar[str]  # of the names of tables and indexes
+    position_type: ClassVar[str]
+    bytes_type: ClassVar[str]
+    by_key: ClassVar[str] = ""  # at the end of a table that is stored in the order of its key
+    numbers: ClassVar[str]  # the table of numbers by name
+    end: ClassVar[str]  # the query for position and time of the last record
+    end_for_update: ClassVar[str]  # the same, in a transaction
+    starts_with: ClassVar[str]  # the condition that a name begins with the one parameter
+    lost: ClassVar[tuple[type[Exception], ...]] = ()  # errors after which no open connection is of use
+
+    secret: bytes
+
+    def __init__(self) -> None:
+        self._idle: deque[C] = deque()
+        self._is_closed = False
+
+    @abstractmethod
+    def connect(self) -> C:
+        """Return a new connection."""
+
+    @abstractmethod
+    def execute(self, connection: C, query: str, values: Sequence[Any] = ()) -> Cursor:
+        """Run a statement whose parameters are question marks."""
+
+    @abstractmethod
+    def insert(self, connection: C, rows: list[tuple[Any, ...]]) -> None:
+        """Write rows of the log: position, at, kind, model, impression, body."""
+
+    @abstractmethod
+    def among(self, column: str, values: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield conditions, with their parameters, that together find the rows with these values."""
+
+    @abstractmethod
+    def exclusive(self, connection: C) -> AbstractContextManager[object]:
+        """Begin a transaction while nobody else writes; it is durable when the block has ended."""
+
+    @abstractmethod
+    def refusals(self, done: str) -> AbstractContextManager[None]:
+        """Raise the database's errors as refusals; `done` says what could not be done to the log."""
+
+    def source(self, index: str) -> str:
+        """Return the table of records, read by this index where the database would not choose it."""
+        return f"{self.prefix}log"
+
+    def overwriting(self, connection: C) -> AbstractContextManager[None]:
+        """Leave nothing to read of what is deleted in the block."""
+        return nullcontext()
+
+    def move_end(self, connection: C, position: int, at: int) -> None:
+        """Note the last record, where the database keeps it apart."""
+
+    def create_missing(self, connection: C, made: set[str]) -> None:
+        """Create the tables and indexes that are not made: earlier logs lack `counters`, some also `few_position`."""
+        log, blob = f"{self.prefix}log", self.bytes_type
+        log_columns = f"""
+            position {self.position_type} PRIMARY KEY, at bigint NOT NULL, kind smallint NOT NULL, model text NOT NULL,
+            impression {blob}, body {blob} NOT NULL"""
+        schema = {
+            "log": f"TABLE {log} ({log_columns})",
+            "by_impression": f"INDEX {self.prefix}by_impression ON {log} (impression) WHERE impression IS NOT NULL",
+            "rare": f"INDEX {self.prefix}rare ON {log} (model, kind, position) WHERE kind NOT IN {FREQUENT}",
+            "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {FREQUENT}",
+            "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {REGULAR}",
+            "blobs": f"TABLE {self.prefix}blobs (name text PRIMARY KEY, content {blob} NOT NULL)",
+            "counters": f"TABLE {self.prefix}counters ({sums.COLUMNS}){self.by_key}",
+        }
+        for name, what in schema.items():
+            if self.prefix + name not in made:
+                self.execute(connection, f"CREATE {what}")
+        if f"{self.prefix}sums" in made:
+            sums.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
+
+    @contextmanager
+    def borrow(self) -> Iterator[C]:
+        """Lend a connection."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.connect()
+        is_lost = False
+        try:
+            yield connection
+        except self.lost:
+            is_lost = True
+            self._close_idle()
+            raise
+        finally:
+            if is_lost or self._is_closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def close(self) -> None:
+        """Close the idle connections; one that is in use closes when it is given back."""
+        self._is_closed = True
+        self._close_idle()
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqlTransaction[C]]:
+        """Begin to write; durable when the block has ended."""
+        with self.refusals("written"), self.borrow() as connection, self.exclusive(connection):
+            transaction = SqlTransaction(self, connection)
+            yield transaction
+            transaction.finish()
+
+    def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Return all rows of a query."""
+        with self.refusals("read"), self.borrow() as connection:
+            return self.execute(connection, query, values).fetchall()
+
+    def tail(self) -> int:
+        """Return the last position."""
+        found = self.rows(self.end)
+        return int(found[0][0]) if found else 0
+
+    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
+        """Yield the records behind a position, in order, page by page: a slow reader holds up no checkpoint."""
+        end = self.tail() if through is None else through
+        where, values = ("", ()) if model is None else (" AND model = ?", (model,))
+        query = f"SELECT {COLUMNS} FROM {self.prefix}log WHERE position > ? AND position <= ?{where}"
+        while after < end:
+            found = self.rows(f"{query} ORDER BY position LIMIT {PAGE}", (after, end, *values))
+            if not found:
+                return
+            yield from map(_record, found)
+            after = found[-1][0]
+
+    def at(self, positions: Sequence[int]) -> list[Record]:
+        """Return the records at these positions, as far as they are there."""
+        return _among(self, self.rows, "position", positions)
+
+    def about(self, impressions: Sequence[bytes]) -> list[Record]:
+        """Return the records of these impressions, in order."""
+        return _among(self, self.rows, "impression", impressions)
+
+    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
+        """Return all records behind a position but impressions and feedback."""
+        numbers = None if kinds is None else [KINDS[kind] for kind in kinds]
+        are_few = numbers is not None and not set(numbers) & set(REGULAR)
+        index, others = ("few_position", REGULAR) if are_few else ("rare_position", FREQUENT)
+        asked = "" if numbers is None else f" AND kind IN ({', '.join(map(str, numbers))})"
+        query = f"SELECT {COLUMNS} FROM {self.source(index)} WHERE position > ? AND kind NOT IN {others}{asked}"
+        return [_record(row) for row in self.rows(f"{query} ORDER BY position", (after,))]
+
+    def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
+        """Return a model's records of one kind behind a position."""
+        query = f"{_of_kind(self)} AND position > ? ORDER BY position"
+        return [_record(row) for row in self.rows(query, (model, KINDS[kind], after))]
+
+    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
+        """Return a model's last n records of one kind up to a position, newest first."""
+        return _newest(self, self.rows, model, kind, n, LAST_POSITION if through is None else through)
+
+    def stored(self, name: str) -> bytes | None:
+        """Return the bytes kept under this name."""
+        found = self.rows(f"SELECT content FROM {self.prefix}blobs WHERE name = ?", (name,))
+        return found[0][0] if found else None
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of stored bytes that begin so."""
+        found = self.rows(f"SELECT name FROM {self.prefix}blobs WHERE {self.starts_with}", (prefix,))
+        return sorted(name for (name,) in found)
+
+    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
+        """Return the running sums over these spans."""
+        return sums.read(self.rows, f"{self.prefix}counters", spans, since, model)
+
+
+class SqlTransaction(Generic[C]):
+    """Keeps what was appended, and what was read, until it ends: nobody else writes meanwhile.
+
+    Every statement costs a turn of the interpreter's lock or of the network; one for many records costs one.
+    """
+
+    def __init__(self, log: SqlLog[C], connection: C) -> None:
+        self.tally = sums.Tally()
+        self._log, self._connection = log, connection
+        end: tuple[int, int] = self._execute(log.end_for_update).fetchone() or (0, 0)
+        self.position = end[0]
+        self.at = max(end[1], time.time_ns() // 1_000_000)  # a clock that is set back does not turn the log around
+        self._rows: list[tuple[Any, ...]] = []  # appended, not yet sent
+        self._about: dict[bytes, list[Record]] = {}
+        self._newest: dict[tuple[str, type], Record | None] = {}
+
+    def _execute(self, query: str, values: tuple[Any, ...] = ()) -> Cursor:
+        return self._log.execute(self._connection, query, values)
+
+    def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
+        """Add an entry at the end and return its position."""
+        self.position += 1
+        kind = KINDS[type(entry)]
+        self._rows.append((self.position, self.at, kind, model, impression, encoded(entry)))
+        new = Record(self.position, self.at, model, impression, entry)
+        if impression is not None and impression in self._about:
+            self._about[impression].append(new)
+        if kind not in FREQUENT:
+            self._newest[model, type(entry)] = new
+        return self.position
+
+    def foresee(self, impressions: Sequence[bytes]) -> None:
+        """Read the records of these impressions at once: each will be asked for."""
+        self._flush()
+        self._about.update({each: [] for each in impressions})
+        for found in _among(self._log, self._execute, "impression", list(dict.fromkeys(impressions))):
+            assert found.impression is not None
+            self._about[found.impression].append(found)
+
+    def about(self, impression: bytes) -> list[Record]:
+        """Return the records of one impression."""
+        if impression not in self._about:
+            self.foresee([impression])
+        return list(self._about[impression])
+
+    def newest(self, model: str, kind: type) -> Record | None:
+        """Return the last record of this kind."""
+        if (model, kind) not in self._newest:
+            found = _newest(self._log, self._execute, model, kind, 1, LAST_POSITION)
+            self._newest[model, kind] = found[0] if found else None
+        return self._newest[model, kind]
+
+    def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
+        """Take records out; return how many."""
+        self._flush()
+        self._about.clear()
+        self._newest.clear()
+        log, n = self._log, 0
+        with log.overwriting(self._connection):
+            for column, values in (("position", positions), ("impression", impressions)):
+                for where, some in log.among(column, values):
+                    n += self._execute(f"DELETE FROM {log.prefix}log WHERE {where}", some).rowcount
+        return n
+
+    def _flush(self) -> None:
+        """Send what was appended."""
+        rows, self._rows = self._rows, []
+        if rows:
+            self._log.insert(self._connection, rows)
+
+    def finish(self) -> None:
+        """Write what is left, and bring the sums up to date."""
+        self._flush()
+        self.tally.write(self._execute, f"{self._log.prefix}counters", self.at)
+        self._log.move_end(self._connection, self.position, self.at)
+
+    def store(self, name: str, content: bytes) -> None:
+        """Keep bytes under a name."""
+        insert = f"INSERT INTO {self._log.prefix}blobs (name, content) VALUES (?, ?)"
+        self._execute(f"{insert} ON CONFLICT (name) DO UPDATE SET content = EXCLUDED.content", (name, content))
+
+    def remove(self, name: str) -> None:
+        """Forget the bytes of this name."""
+        self._execute(f"DELETE FROM {self._log.prefix}blobs WHERE name = ?", (name,))
+
+    def remove_all(self, prefix: str) -> None:
+        """Forget the bytes of all names that begin so."""
+        self._execute(f"DELETE FROM {self._log.prefix}blobs WHERE {self._log.starts_with}", (prefix,))
+
+    def remember(self, name: str, value: int) -> None:
+        """Keep a number under a name."""
+        insert = f"INSERT INTO {self._log.numbers} (name, value) VALUES (?, ?)"
+        self._execute(f"{insert} ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value", (name, value))
+
+    def remembered(self, name: str) -> int:
+        """Return the number of this name; 0 where there is none."""
+        row = self._execute(f"SELECT value FROM {self._log.numbers} WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else 0
+
+
+def _record(row: Sequence[Any]) -> Record:
+    """Return the record of a row of COLUMNS."""
+    return Record(row[0], row[1], row[2], row[3], decoded(row[4]))
+
+
+def _among(log: SqlLog[C], execute: Execute, column: str, values: Sequence[Any]) -> list[Record]:
+    """Return the records with one of these values in a column, in order."""
+    query = f"SELECT {COLUMNS} FROM {log.prefix}log WHERE"
+    found = [_record(row) for where, some in log.among(column, values) for row in execute(f"{query} {where}", some)]
+    return sorted(found, key=lambda record: record.position)
+
+
+def _of_kind(log: SqlLog[C]) -> str:
+    """Return the query for a model's records of one rare kind; its first condition names the index to the database."""
+    return f"SELECT {COLUMNS} FROM {log.prefix}log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ?"
+
+
+def _newest(log: SqlLog[C], execute: Execute, model: str, kind: type, n: int, through: int) -> list[Record]:
+    query = f"{_of_kind(log)} AND position <= ? ORDER BY position DESC LIMIT ?"
+    return [_record(row) for row in execute(query, (model, KINDS[kind], through, n))]

@@ -1,0 +1,182 @@
+"""Answers: structs for lists and clicks, dictionaries for the rest, which the client returns as they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import msgspec
+
+from perturank.wire.specification import Mode
+
+Status = Literal["recorded", "known", "early", "late"]
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A document in its place; certain: it alone was free to stand there. A floor may put others there."""
+
+    id: str
+    certain: bool
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """A list to show. Send `impression` back with the clicks."""
+
+    impression: str
+    ranking: list[Ranked]
+    propensity: float | None
+    version: int
+
+
+class Rankings(msgspec.Struct, frozen=True):
+    """Answers in the order of the requests."""
+
+    answers: list[Ranking]
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What the feedback did."""
+
+    status: Status
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was wrong and what to do (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    instance: str = ""
+
+
+class Outcome(TypedDict):
+    """What one piece of feedback of several did; where it was refused, its HTTP status and why."""
+
+    status: Status | int
+    type: NotRequired[str]
+    title: NotRequired[str]
+
+
+class GivenBatch(TypedDict):
+    """What each piece of feedback did, or why it was refused."""
+
+    answers: list[Outcome]
+
+
+class Described(TypedDict):
+    """A model: what is served, what is pinned, since which position of the log it learns."""
+
+    model: str
+    version: int
+    learned: int
+    pinned: int | None
+    generation: int
+    spec: Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Spec"})]
+
+
+class Models(TypedDict):
+    """All models, by name."""
+
+    models: list[Described]
+
+
+class Version(TypedDict):
+    """A version: impressions learned, when it came (milliseconds since 1970); one that is stored can be pinned."""
+
+    version: int
+    learned: int
+    at: int
+    digest: str
+    stored: bool
+
+
+class Versions(TypedDict):
+    """A model's versions, newest first: as many as were asked for, or all that are left."""
+
+    served: int
+    pinned: int | None
+    versions: list[Version]
+
+
+class Accepted(TypedDict):
+    """The learner will do it."""
+
+    status: Literal["accepted"]
+
+
+class Erasing(Accepted):
+    """The learner will do it; `position` is that of the wish in the log."""
+
+    position: int
+
+
+class Place(TypedDict):
+    """A document in its place: certain orders where the ranker knows them; `explored` of logged lists, if known."""
+
+    id: str
+    score: float
+    scores: list[float]
+    certainly_after: NotRequired[list[str]]
+    free: NotRequired[list[str]]
+    certain: NotRequired[bool]
+    explored: NotRequired[bool | None]
+
+
+class Node(TypedDict):
+    """A document in the graph of certain orders: its layer, and which nodes stand certainly and directly before it."""
+
+    id: str
+    layer: int
+    after: list[int]
+
+
+class Standing(TypedDict):
+    """How often a document stands at each place."""
+
+    id: str
+    places: list[int]
+
+
+class Draws(TypedDict):
+    """Lists that were drawn to see what chance would show."""
+
+    lists: int
+    different: int
+    documents: list[Standing]
+
+
+class Shown(TypedDict):
+    """A logged list: when it was shown (milliseconds since 1970), and by which version."""
+
+    impression: str
+    at: int
+    version: int
+    mode: Mode
+    propensity: float | None
+
+
+class Explained(TypedDict):
+    """Why documents stand where they do; where there are certain orders, their graph (of the best 60) and share."""
+
+    model: str
+    version: int
+    ranking: list[Place]
+    documents: int
+    graph: list[Node] | None
+    certain_pairs: float | None
+    draws: Draws | None
+    shown: NotRequired[Shown]
+
+
+class Alive(TypedDict):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class Readiness(TypedDict):
+    """Whether every list is answered at once, and what is wrong; `to_compile`: lengths of lists that would wait."""
+
+    status: Literal["ready", "compiling", "failing"]
+    to_compile: int
+    faults: list[str]

@@ -1,0 +1,72 @@
+"""The specification of a model, as a request states it and as the service answers it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+DEFAULT_RANKER = "p2headrank"  # of a new model whose request names none
+MOST_PLACES = 100
+MOST_FEATURES = 10_000
+MOST_IN_A_BATCH = 64
+
+Mode = Literal["learn", "exploit", "shadow"]
+Chance = Literal["machine", "seeded"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A named feature: x becomes (x - shift) / scale, and a document that lacks it gets `missing` instead."""
+
+    name: Name
+    shift: float = 0.0
+    scale: float = 1.0
+    missing: float | None = None  # of the scaled feature; none: it must be given
+
+
+class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How far exploration may go: the probability that is logged accounts for all three."""
+
+    protected: Count = 0  # so many top places always show the best estimate
+    displacement: Count | None = None  # places a document may stand away from where the best estimate has it
+    share: Share = 1.0  # of the lists that explore at all
+
+
+class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a request and a record of a model have in common."""
+
+    n_features: Annotated[int, msgspec.Meta(ge=1, le=MOST_FEATURES)]
+    settings: dict[str, Any] = {}
+    features: tuple[Feature, ...] | None = None
+    places: Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)] = 10
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 1
+    window: Annotated[float, msgspec.Meta(gt=0, le=31 * 86400)] = 1800.0  # seconds that feedback may take
+    exploration: Exploration = Exploration()
+    cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of a source in the last 1,000
+    batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
+    chance: Chance = "machine"  # seeded: the number of the draw decides a list, and the seed
+
+
+def _ranker_of_early_records() -> str:
+    """Return the ranker of a record that names none: the default when such records were written."""
+    return "p2neurrank"
+
+
+class Spec(Fields, frozen=True):
+    """A model as the log holds it, with every setting that there was when it was made.
+
+    Changing what decides learning (ranker, settings, features, places, seed) starts it anew.
+    """
+
+    ranker: Name = msgspec.field(default_factory=_ranker_of_early_records)  # a factory: new records always name it
+
+
+class SpecRequest(Fields, frozen=True):
+    """A model in words. A ranker or settings that are not named are those of the model, where it exists already."""
+
+    ranker: Annotated[Name | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"default": DEFAULT_RANKER})] = (
+        msgspec.UNSET
+    )

@@ -1,0 +1,132 @@
+"""What runs beside the answers goes on, whatever fails of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+
+from perturank.service.hosting import Host, Hosted
+from perturank.service.http.app import application
+from perturank.service.http.background import work
+from perturank.service.http.health import Health
+from perturank.service.sampler import Sampler
+from perturank.service.service import Service
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
+from perturank.wire.specification import SpecRequest
+
+SECONDS = 60.0
+
+
+def test_a_model_that_cannot_be_compiled_does_not_stop_the_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles = Host.compile
+
+    def compile_but_one(host: Host, held: Hosted, length: int) -> None:
+        if held.name == "a":
+            raise MemoryError("too large")
+        compiles(host, held, length)
+
+    monkeypatch.setattr(Host, "compile", compile_but_one)
+    for name in ("a", "b"):
+        service.put(name, SpecRequest(n_features=2, ranker="random", places=4))
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        end = time.monotonic() + SECONDS
+        while http.get("/readyz").json()["to_compile"] > 1 and time.monotonic() < end:
+            time.sleep(0.02)
+        assert http.get("/readyz").json()["status"] == "failing"
+        assert [held.name for held, _ in service.host.uncompiled()] == ["a"]
+        service.delete("a")
+        while http.get("/readyz").status_code != 200 and time.monotonic() < end:
+            time.sleep(0.02)
+        assert http.get("/readyz").json()["status"] == "ready"
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+def test_whatever_fails_in_a_loop_is_said_and_tried_again(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perturank.service.http.background.SECONDS_BETWEEN_SAMPLES", 0.01)
+    metrics, sampler = Metrics(), Sampler(service, Recent())
+    health = Health(Overview(service, metrics.traffic), metrics)
+
+    def broken(host: Host) -> list[Hosted]:
+        raise KeyError("m")
+
+    async def run() -> None:
+        async with work(service, health, sampler, None):
+            with monkeypatch.context() as patched:
+                patched.setattr(Host, "all", broken)
+                await until(lambda: len(health.failing) == 4)
+            service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
+            await until(lambda: health.failing == [] and next(iter(service.host.uncompiled()), None) is None)
+
+    asyncio.run(run())
+
+
+def test_work_of_others_that_ends_in_a_failure_is_said(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    metrics = Metrics()
+    health = Health(Overview(service, metrics.traffic), metrics)
+
+    async def added() -> None:
+        raise OSError("no disk")
+
+    async def run() -> None:
+        async with work(service, health, Sampler(service, Recent()), added):
+            await until(lambda: bool(health.failing))
+
+    asyncio.run(run())
+    assert health.failing == ["something beside the answers has ended: no disk"]
+    assert "something beside the answers has ended" in caplog.text
+
+
+def test_a_model_that_vanishes_while_all_are_listed_harms_nobody(service: Service) -> None:
+    class Name(str):
+        def __lt__(self, other: str) -> bool:
+            service.host._models.pop("b", None)  # as another thread does
+            return str(self) < str(other)
+
+        __hash__ = str.__hash__
+
+    service.put("a", SpecRequest(n_features=2, ranker="random", places=4))
+    held = service.host.get("a")
+    service.host._models = {Name("b"): held, Name("a"): held}
+    assert service.host.all() == [held, held]
+    assert service.host.all() == [held]
+
+
+def test_a_process_that_has_been_ready_stays_so_while_it_compiles_more(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles, may_compile = Host.compile, threading.Event()
+
+    def slowly(host: Host, held: Hosted, length: int) -> None:
+        assert may_compile.wait(SECONDS)
+        compiles(host, held, length)
+
+    monkeypatch.setattr(Host, "compile", slowly)
+    service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        answer = http.get("/readyz")
+        assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (503, "compiling", 1)
+        may_compile.set()
+        end = time.monotonic() + SECONDS
+        while http.get("/readyz").status_code != 200 and time.monotonic() < end:
+            time.sleep(0.02)
+        may_compile.clear()
+        service.put("n", SpecRequest(n_features=2, ranker="random", places=4))
+        answer = http.get("/readyz")
+        assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (200, "compiling", 1)
+        may_compile.set()
