@@ -61,4 +61,4 @@ class Progress:
         waiting = self._waiting[model]
         while waiting and waiting[0][0] <= through:
             waiting.popleft()
-        transaction.tally.reached(model, through, waiting[0][1] if waiting else self._at)
+        transaction.tally.reached[model] = (through, waiting[0][1] if waiting else self._at)

@@ -87,7 +87,7 @@ def test_what_waits_to_be_learned_has_a_lag_until_it_is_reached(log: Log, monkey
     assert held.lag(held.since + 3000) == 3.0
     monkeypatch.setattr(time, "time_ns", lambda: (held.since + 2000) * 1_000_000)
     with log.transaction() as transaction:
-        transaction.tally.reached("m", held.done, held.since)
+        transaction.tally.reached["m"] = (held.done, held.since)
     assert progress(log).lag(held.since + 9000) == 0
     counted = totals(log)
     assert (counted["lags"], counted["lag"], counted[LARGEST + "lag"]) == (1, 2.0, 2.0)
@@ -100,7 +100,7 @@ def test_what_came_while_the_learner_was_at_work_goes_on_waiting(log: Log) -> No
     clicked(log, shown(log, impression(1)), 1)
     later = progress(log).since + 700
     with log.transaction() as transaction:
-        transaction.tally.reached("m", first, later)
+        transaction.tally.reached["m"] = (first, later)
     assert progress(log).lag(later + 1000) == 1.0
 
 
@@ -117,7 +117,7 @@ def test_a_forgotten_model_has_no_sums(log: Log) -> None:
     add(log, a=1)
     add(log, "kept", a=1)
     with log.transaction() as transaction:
-        transaction.tally.forget("m")
+        transaction.tally.forgotten.add("m")
     assert {row.model for row in log.sums((TOTAL, MINUTE, HOUR))} == {"kept"}
 
 

@@ -65,7 +65,7 @@ def test_a_clock_set_back_a_day_hides_no_lag(log: Log, monkeypatch: pytest.Monke
     elapsed = 50.0
     assert lags.of("m", progress(log)) == pytest.approx(50)
     with log.transaction() as transaction:
-        transaction.tally.reached("m", progress(log).done, progress(log).since)
+        transaction.tally.reached["m"] = (progress(log).done, progress(log).since)
     assert lags.of("m", progress(log)) == 0
     clicked(log, shown(log, impression(2)), 0)
     assert lags.of("m", progress(log)) == 0

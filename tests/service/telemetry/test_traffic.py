@@ -49,9 +49,9 @@ def test_quantiles_are_at_most_a_fifth_too_long(seconds: float) -> None:
 def test_a_service_that_says_it_is_not_ready_has_not_failed() -> None:
     traffic = Traffic(Clock())
     traffic.note("/readyz", 503, 0.01)
-    assert traffic.failed() == 0
+    assert traffic.n_failed() == 0
     traffic.note(RANK, 500, 0.01)
-    assert traffic.failed() == 1
+    assert traffic.n_failed() == 1
 
 
 def test_a_full_log_is_remembered() -> None:

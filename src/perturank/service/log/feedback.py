@@ -48,7 +48,7 @@ def give_feedback(
         return "known"
     position = transaction.append(model, Feedback(news, final, effect), impression)
     if final and effect != "late":
-        transaction.tally.completes(model, position)
+        transaction.tally.completed[model] = position
     return "recorded" if effect == "counted" else effect
 
 
@@ -88,5 +88,5 @@ def close_windows(transaction: Transaction, model: str, position: int) -> int | 
     if position <= through(transaction, model):
         return None
     closing = transaction.append(model, Closed(position))
-    transaction.tally.completes(model, closing)
+    transaction.tally.completed[model] = closing
     return closing

@@ -7,6 +7,7 @@ added up to hours; hours older than a month are deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -54,39 +55,27 @@ class Progress(NamedTuple):
         return max(0, now - self.since) / 1000 if self.done > self.through else 0.0
 
 
+@dataclass
 class Tally:
     """What one transaction adds to the sums."""
 
-    def __init__(self) -> None:
-        self._amounts: dict[str, Amounts] = {}
-        self._completed: dict[str, int] = {}
-        self._reached: dict[str, tuple[int, int]] = {}
-        self._forgotten: set[str] = set()
+    amounts: dict[str, Amounts] = field(default_factory=dict)  # by model, as all of these
+    completed: dict[str, int] = field(default_factory=dict)  # the last entry that completes impressions
+    reached: dict[str, tuple[int, int]] = field(default_factory=dict)  # up to here, of this time, all is published
+    forgotten: set[str] = field(default_factory=set)  # models that are deleted
 
     def add(self, model: str, amounts: Mapping[str, float]) -> None:
         """Add amounts to a model's sums."""
-        merge(self._amounts.setdefault(model, {}), amounts)
-
-    def completes(self, model: str, position: int) -> None:
-        """Note an entry that completes impressions, which are then to be learned."""
-        self._completed[model] = position
-
-    def reached(self, model: str, position: int, at: int) -> None:
-        """Note that all entries up to here, of this time, are learned and published as far as they ever will be."""
-        self._reached[model] = (position, at)
-
-    def forget(self, model: str) -> None:
-        """Drop everything about a model."""
-        self._forgotten.add(model)
+        merge(self.amounts.setdefault(model, {}), amounts)
 
     def write(self, execute: Execute, table: str, at: int) -> None:
         """Bring the table up to date in the log's transaction."""
         minute = at // 1000 // MINUTE * MINUTE
-        for model in self._forgotten:
+        for model in self.forgotten:
             execute(f"DELETE FROM {table} WHERE model = ?", (model,))
-        for model in {*self._amounts, *self._completed, *self._reached} - self._forgotten:
+        for model in {*self.amounts, *self.completed, *self.reached} - self.forgotten:
             progress = self._progress(execute, table, model, at)
-            amounts = self._amounts.get(model, {})
+            amounts = self.amounts.get(model, {})
             newest = f"SELECT 1 FROM {table} WHERE model = ? AND span = {MINUTE} AND start = ? LIMIT 1"
             if amounts and not list(execute(newest, (model, minute))):
                 _fold(execute, table, model, minute)
@@ -94,18 +83,18 @@ class Tally:
 
     def _progress(self, execute: Execute, table: str, model: str, at: int) -> Amounts:
         """Return what moves in a model's progress, and count the lag of what has just been learned."""
-        if model not in self._completed and model not in self._reached:
+        if model not in self.completed and model not in self.reached:
             return {}
         query = f"SELECT name, amount FROM {table} WHERE model = ? AND span = {PROGRESS}"
         held = done, through, since = Progress.of(dict(execute(query, (model,))))
-        if model in self._reached:
+        if model in self.reached:
             if through < done:
                 self.add(model, {LAGS: 1, LAG: held.lag(at), LARGEST + LAG: held.lag(at)})
-            position, read_at = self._reached[model]
+            position, read_at = self.reached[model]
             through, since = max(position, through), max(since, read_at)
-        if model in self._completed:
+        if model in self.completed:
             since = at if done <= through else since
-            done = self._completed[model]
+            done = self.completed[model]
         moved = zip(POSITIONS, (done, through, since), held, strict=True)
         return {name: now for name, now, before in moved if now != before}
 

@@ -8,13 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from perturank.__about__ import __version__
 from perturank.service.log.sums import HOUR, MINUTE, PROGRESS, TOTAL, Amounts, Progress, Sums, by_hour
 from perturank.service.refusals import Refused
 from perturank.service.telemetry import counters
-from perturank.service.telemetry.alarms import Facts, alarms
+from perturank.service.telemetry.alarms import alarms
 from perturank.service.telemetry.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -71,11 +69,11 @@ class Overview:
         service, log = self.service, self.service.log
         held, is_led, room = service.host.all(), _or_none(log.is_led), log.room()
         models = [self._model(each) for each in held]
-        facts = Facts(
+        wrong = alarms(
             is_led=is_led,
             room=room,
             seconds_since_full=self._traffic.seconds_since_full(),
-            failed=self._traffic.failed(),
+            n_failed=self._traffic.n_failed(),
             # Where batches have a fixed size, clicks wait on purpose.
             lags={e.name: m["lag"] for e, m in zip(held, models, strict=True) if e.spec.batch is None},
             faults={each.name: each.fault for each in held if each.fault is not None},
@@ -85,7 +83,7 @@ class Overview:
             "at": int(time.time() * 1000),
             "process": {"version": __version__, "pid": os.getpid(), "since": self._began, "pages": list(self.pages)},
             "compiling": sum(1 for _ in service.host.uncompiled()) if service.settings.compile_first else 0,
-            "alarms": msgspec.to_builtins(list(alarms(facts))),
+            "alarms": [alarm._asdict() for alarm in wrong],
             "traffic": self._traffic.now(),
             "log": {"bytes": _or_none(log.size), "position": _or_none(log.tail), "room": room, "is_led": is_led},
             "models": models,

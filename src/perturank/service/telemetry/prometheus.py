@@ -17,7 +17,7 @@ from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.traffic import Traffic
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
-OF_LOG = (  # kind, name, meaning, labels
+OF_MODELS = (  # kind, name, meaning, labels
     (GaugeMetricFamily, "version", "Served version", ["model"]),
     (GaugeMetricFamily, "version_age_seconds", "Age of the served version", ["model"]),
     (CounterMetricFamily, "lists", "Lists shown", ["model", "mode"]),
@@ -25,16 +25,24 @@ OF_LOG = (  # kind, name, meaning, labels
     (CounterMetricFamily, "clicks", "Clicks, by place", ["model", "place"]),
     (CounterMetricFamily, "feedback_kept", "Feedback in the log, by effect", ["model", "status"]),
     (GaugeMetricFamily, "learning_lag_seconds", "For how long clicks have waited to be learned", ["model"]),
-    (SummaryMetricFamily, "learned_after_seconds", "From click to version", ["model"]),
-    (SummaryMetricFamily, "update_seconds", "Time of a batch's learning", ["model"]),
-    (CounterMetricFamily, "learned", "Impressions learned", ["model"]),
-    (SummaryMetricFamily, "uncertain_share", "Pairs without a certain order, sampled", ["model"]),
-    (CounterMetricFamily, "places", "Places of lists that might explore", ["model"]),
-    (CounterMetricFamily, "certain_places", "Of these, those where one document was free", ["model"]),
     (GaugeMetricFamily, "exploration_cost", "Reciprocal rank lost to exploration, estimated", ["model"]),
     (GaugeMetricFamily, "alarm", "1 where something is wrong", ["name", "model"]),
 )
-Sample = tuple[str, list[str], float] | tuple[str, list[str], int, float]  # of a summary count and sum
+OF_SUMS = (  # kind, name, meaning, and the sums that are its values: of a summary count and sum
+    (SummaryMetricFamily, "learned_after_seconds", "From click to version", LAGS, LAG),
+    (SummaryMetricFamily, "update_seconds", "Time of a batch's learning", counters.UPDATES, counters.UPDATE_SECONDS),
+    (CounterMetricFamily, "learned", "Impressions learned", counters.LEARNED),
+    (
+        SummaryMetricFamily,
+        "uncertain_share",
+        "Pairs without a certain order, sampled",
+        counters.SAMPLED,
+        counters.UNCERTAIN,
+    ),
+    (CounterMetricFamily, "places", "Places of lists that might explore", counters.PLACES),
+    (CounterMetricFamily, "certain_places", "Of these, those where one document was free", counters.CERTAIN),
+)
+Sample = tuple[str, list[str], float]
 
 
 class Metrics:
@@ -77,44 +85,33 @@ class LogCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return every family."""
-        families: dict[str, Any] = {name: kind(f"perturank_{name}", says, labels=of) for kind, name, says, of in OF_LOG}
-        for name, labels, *values in self._samples():
-            families[name].add_metric(labels, *values)
+        totals = self._overview.totals()
+        families: dict[str, Any] = {
+            name: kind(f"perturank_{name}", says, labels=of) for kind, name, says, of in OF_MODELS
+        }
+        for name, labels, value in self._samples(totals):
+            families[name].add_metric(labels, value)
+        for kind, name, says, *values in OF_SUMS:
+            families[name] = kind(f"perturank_{name}", says, labels=["model"])
+            for model, sums in totals.items():
+                families[name].add_metric([model], *(sums.get(value, 0) for value in values))
         return families.values()
 
-    def _samples(self) -> Iterator[Sample]:
+    def _samples(self, totals: dict[str, Amounts]) -> Iterator[Sample]:
         now = self._overview.now()
         for each in now["models"]:
             yield "version", [each["model"]], each["version"]
             yield "learning_lag_seconds", [each["model"]], each["lag"]
             if each["published_at"] is not None:
                 yield "version_age_seconds", [each["model"]], max(0.0, time.time() - each["published_at"] / 1000)
-        for model, sums in self._overview.totals().items():
-            yield from _sums(model, sums)
         for alarm in now["alarms"]:
             yield "alarm", [alarm["name"], alarm["model"] or ""], 1
-
-
-def _sums(model: str, sums: Amounts) -> Iterator[Sample]:
-    found = counters.summary(sums)
-    for mode, n in found["lists"].items():
-        yield "lists", [model, mode], n
-    for status, n in found["feedback"].items():
-        yield "feedback_kept", [model, status], n
-    for each in counters.by_place(sums):
-        yield "shown", [model, str(each["place"])], each["shown"]
-        yield "clicks", [model, str(each["place"])], each["clicks"]
-    for name, counted, added in (
-        ("learned_after_seconds", LAGS, LAG),
-        ("update_seconds", counters.UPDATES, counters.UPDATE_SECONDS),
-        ("uncertain_share", counters.SAMPLED, counters.UNCERTAIN),
-    ):
-        yield name, [model], int(sums.get(counted, 0)), sums.get(added, 0)
-    for name, of in (
-        ("learned", counters.LEARNED),
-        ("places", counters.PLACES),
-        ("certain_places", counters.CERTAIN),
-    ):
-        yield name, [model], sums.get(of, 0)
-    if found["exploration"] is not None:
-        yield "exploration_cost", [model], found["exploration"]["cost"]
+        for model, sums in totals.items():
+            found = counters.summary(sums)
+            yield from (("lists", [model, mode], n) for mode, n in found["lists"].items())
+            yield from (("feedback_kept", [model, status], n) for status, n in found["feedback"].items())
+            for each in counters.by_place(sums):
+                yield "shown", [model, str(each["place"])], each["shown"]
+                yield "clicks", [model, str(each["place"])], each["clicks"]
+            if found["exploration"] is not None:
+                yield "exploration_cost", [model], found["exploration"]["cost"]

@@ -44,7 +44,7 @@ class Traffic:
         """Return how long ago a request found the log full; None: never."""
         return None if self._full is None else self._clock() - self._full
 
-    def failed(self) -> int:
+    def n_failed(self) -> int:
         """Return how many requests the service failed to answer in the last minute."""
         return self._last_minute(FAILED).total()
 
