@@ -14,18 +14,17 @@ from pathlib import Path
 
 import typer
 
-from perturank.service import counting
 from perturank.service.entries import Changed, Impression
 from perturank.service.log import Transaction
-from perturank.service.log.feedback import give_feedback
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.metering import Meter
-from perturank.service.pulse import Pulse
 from perturank.service.sealing import fresh
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.spec import checked_spec
-from perturank.service.watching import Watch
+from perturank.service.telemetry import counters
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.traffic import Traffic
 from perturank.wire.specification import SpecRequest
 
 LENGTHS = (1_000, 100_000, 1_000_000)
@@ -40,7 +39,7 @@ def filled(log: SqliteLog, n: int) -> None:
     with log.transaction() as transaction:
         transaction.append("m", Changed(0, checked_spec(SpecRequest(n_features=5, ranker="p2linrank"))))
     entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0")
-    amounts = counting.shown(entry, [True, False] * 5)
+    amounts = counters.list_amounts(entry, [True, False] * 5)
     began = time.time_ns() // 1_000_000 - DAYS * 86_400_000
     at_once = max(1, n // TRANSACTIONS)
     for first in range(0, n, at_once):
@@ -54,7 +53,7 @@ def _shown(transaction: Transaction, entry: Impression, amounts: dict[str, float
     name = fresh(0)
     transaction.append("m", entry, name)
     transaction.tally.add("m", amounts)
-    give_feedback(transaction, "m", name, [clicked], True)
+    counters.record_feedback(transaction, "m", name, [clicked], True)
 
 
 def median_of(ask: Callable[[], object]) -> float:
@@ -72,12 +71,12 @@ def measured(folder: Path, n: int) -> str:
     log = SqliteLog(folder / f"{n}.db")
     filled(log, n)
     service = Service(log, ServeSettings(compile_first=False))
-    watch, meter = Watch(service, Pulse()), Meter()
+    overview, metrics = Overview(service, Traffic()), Metrics()
     questions: tuple[Callable[[], object], ...] = (
-        watch._overview,
-        lambda: watch.history("m", "minutes"),
-        lambda: watch.history("m", "hours"),
-        lambda: meter.page(watch),
+        overview.read,
+        lambda: overview.history("m", "minutes"),
+        lambda: overview.history("m", "hours"),
+        lambda: metrics.page(overview),
     )
     times = [f"{1000 * median_of(ask):.2f}" for ask in questions]
     rows = len(log.sums((0, 60, 3600)))

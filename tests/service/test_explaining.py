@@ -13,9 +13,9 @@ from service_small import PLACES, impression, rows, spec
 
 from perturank.catalogue import rankers
 from perturank.parts import scoring
-from perturank.service import costing
 from perturank.service.explaining import drawn, explained, explored, graph
 from perturank.service.listing import Flat, Listed, listed
+from perturank.service.telemetry import cost
 from perturank.wire.specification import Exploration
 
 
@@ -160,7 +160,7 @@ def test_the_log_says_of_a_list_where_it_was_left_to_chance() -> None:
         ([0.0, half, 0.0, half], [0, 1, 2, 3], [0, 1, 2, 3], 0.5, [None, True, None, True]),
     ]
     for log_p, order, best, share, expected in cases:
-        entry = impression(agreed=costing.agreed(log_p, order, best, share))
+        entry = impression(agreed=cost.agreement(log_p, order, best, share))
         assert explored(entry, always=share == 1) == expected
     assert explored(impression(agreed=None), always=True) == [None] * 4
     assert explored(impression(mode="exploit"), always=True) == [False] * 4

@@ -41,7 +41,7 @@ def delete(transaction: Transaction, model: str) -> None:
     """Delete a model with all that was stored for it; its impressions stay in the log until that is compacted."""
     must_exist(transaction, model)
     transaction.append(model, Deleted())
-    transaction.tally.forget(model)
+    transaction.tally.forgotten.add(model)
     transaction.remove_all(f"{model}/")
 
 

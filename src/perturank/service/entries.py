@@ -35,7 +35,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     packed: bytes  # features, prior and memo: see packing.py
     source: str | None = None
     ours: list[str] | None = None  # what we would have shown, where the caller showed its own order
-    agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see costing.py
+    agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see telemetry/cost.py
 
 
 class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):

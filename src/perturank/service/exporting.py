@@ -9,8 +9,8 @@ import msgspec
 
 from perturank.service.entries import Batch, Compacted, Entry, Impression, Record
 from perturank.service.packing import unpacked
-from perturank.service.propensity import probability
 from perturank.service.sealing import sealed
+from perturank.service.telemetry.cost import probability
 
 
 def exported(record: Record, secret: bytes, *, with_features: bool = False) -> dict[str, Any]:

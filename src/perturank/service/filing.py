@@ -7,8 +7,8 @@ import subprocess
 import threading
 
 from perturank.service import children
-from perturank.service.lines import lines
 from perturank.service.refusals import NotReady, retold
+from perturank.service.telemetry.logger import logger
 
 
 class Filing:
@@ -46,5 +46,5 @@ class Filing:
 
 def _failed(why: str) -> NotReady:
     """Return the refusal of a file that could not be made; the reason is for those who run the service."""
-    lines.error("a model's file could not be made: %s", why)
+    logger.error("a model's file could not be made: %s", why)
     return NotReady("the model's file could not be made", "the log line with this id says why; ask again")

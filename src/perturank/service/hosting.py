@@ -13,11 +13,11 @@ from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import snapshots, versions
 from perturank.service.entries import Changed, Deleted, Erased, Pinned, Record, Snapshot
-from perturank.service.lines import lines
 from perturank.service.listing import Flat, listed, padded_length
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown
 from perturank.service.spec import Spec
+from perturank.service.telemetry.logger import logger
 from perturank.service.versions import Published
 
 Program = tuple[str, int, bool, int]
@@ -67,7 +67,7 @@ class Host:
                 before = self._models[name]
                 self._models[name] = after = _with_version(self._log, before)
                 if after.fault is not None and after.fault != before.fault:
-                    lines.error("%s", after.fault)
+                    logger.error("%s", after.fault)
 
     def _begin(self) -> set[str]:
         """Take in the log as it stands; of the versions, of which there may be millions, only the newest."""

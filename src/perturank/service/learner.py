@@ -102,7 +102,7 @@ class Learner:
                 self._lead.check(transaction)
                 for model in idle:
                     if current(transaction, model) is not None:  # it may be gone by now
-                        self.progress.passed(transaction, model)
+                        self.progress.pass_over(transaction, model)
 
     @property
     def is_in_step(self) -> bool:
@@ -157,7 +157,7 @@ class Learner:
                 state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self._lead.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
-            self.progress.published(transaction, state, n)
+            self.progress.publish(transaction, state, n)
         self.catch_up()
 
     def _distrust(self, state: State) -> None:

@@ -31,8 +31,8 @@ from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.service import snapshots
 from perturank.service.entries import Impression
-from perturank.service.lines import lines
 from perturank.service.packing import unpacked
+from perturank.service.telemetry.logger import logger
 from perturank.wire.specification import MOST_IN_A_BATCH
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
@@ -116,7 +116,7 @@ def soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesso
         if is_sound(after):
             ranker = after
         else:
-            lines.warning("the impression at position %d is left out: it would ruin the model", each.since)
+            logger.warning("the impression at position %d is left out: it would ruin the model", each.since)
     return ranker
 
 

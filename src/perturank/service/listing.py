@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, streams
-from perturank.service import costing
-from perturank.service.propensity import log_probability
 from perturank.service.spec import Spec
+from perturank.service.telemetry import cost
 from perturank.wire.specification import Exploration
 
 ANYWHERE = 1_000_000
@@ -36,7 +35,7 @@ class Listed:
     log_propensity: float | None
     memo: list[np.ndarray]
     best: list[int]
-    agreed: bytes | None  # see costing.py
+    agreed: bytes | None  # see telemetry/cost.py
 
 
 class Flat(NamedTuple):
@@ -111,7 +110,7 @@ def listed(
         None if log_ps is None else _log_propensity(log_ps, free, limits.share, order == best),
         [np.asarray(leaf) for leaf in memo],
         best,
-        None if log_ps is None else costing.agreed(log_ps, order, best, limits.share),
+        None if log_ps is None else cost.agreement(log_ps, order, best, limits.share),
     )
 
 
@@ -158,7 +157,7 @@ def _certain(free: list[int], log_ps: list[float] | None) -> list[bool]:
 
 def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best: bool) -> float:
     """Return log(s·p + (1 - s)·[it is the best estimate]), p being the list's probability when it explores."""
-    log_p = log_probability(log_ps, free)
+    log_p = cost.log_probability(log_ps, free)
     if share == 1:
         return min(log_p, 0.0)
     if share == 0:

@@ -14,10 +14,10 @@ from perturank.service.foresight import Foresight
 from perturank.service.leading import Superseded
 from perturank.service.learner import Learner
 from perturank.service.lessons import AT_ONCE
-from perturank.service.lines import lines, write_lines
 from perturank.service.log import Log
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.retention import Retention
+from perturank.service.telemetry.logger import logger, write_to_stderr
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty lessons
@@ -50,7 +50,7 @@ def learn(
     log: Log, *, once: bool = False, with_parent: bool = False, retention: Retention | None = None
 ) -> Learner | None:
     """Learn from the log as it grows; `once`: until there is nothing more to learn."""
-    write_lines()
+    write_to_stderr()
     if with_parent:
         children.stay_with_parent()
     stop = Stop()
@@ -63,7 +63,7 @@ def learn(
         except (LogFull, NotReady, Superseded) as error:
             if once:
                 raise
-            lines.warning("the learner begins again: %s", error)
+            logger.warning("the learner begins again: %s", error)
         stop.wait(SECONDS_TO_TRY_AGAIN)
     return None
 

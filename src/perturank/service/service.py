@@ -11,19 +11,20 @@ import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
-from perturank.service import changing, counting, listing, snapshots
+from perturank.service import changing, listing, snapshots
 from perturank.service.entries import Changed, Impression, Record
 from perturank.service.filing import Filing
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
-from perturank.service.log.feedback import Status, close_windows, give_feedback
+from perturank.service.log.feedback import Status, close_windows
 from perturank.service.log.group_commit import Committer
 from perturank.service.packing import packed
-from perturank.service.propensity import probability
 from perturank.service.refusals import NotKnown, Refused
 from perturank.service.sealing import fresh, opened, sealed, source_seal
 from perturank.service.settings import ServeSettings
 from perturank.service.spec import checked_spec
+from perturank.service.telemetry import counters
+from perturank.service.telemetry.cost import probability
 from perturank.service.windows import Windows
 from perturank.wire.specification import Mode, SpecRequest
 
@@ -128,7 +129,7 @@ class Service:
             changing.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
             # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
-            transaction.tally.add(held.name, counting.shown(entry, certain))
+            transaction.tally.add(held.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
             position = transaction.append(held.name, written, name)
             return Shown(impression, entry.ids, certain, propensity, held.version, position)
@@ -144,7 +145,7 @@ class Service:
 
         def write(transaction: Transaction) -> Status:
             changing.must_exist(transaction, model)
-            return give_feedback(transaction, model, name, clicks, final)
+            return counters.record_feedback(transaction, model, name, clicks, final)
 
         return self.committer.submit(write, name)
 

@@ -19,10 +19,10 @@ from perturank import machine
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.http.app import Added, application
-from perturank.service.lines import lines, write_lines
 from perturank.service.log import open_log
 from perturank.service.service import DEFAULT, Service
 from perturank.service.settings import ServeSettings
+from perturank.service.telemetry.logger import logger, write_to_stderr
 
 SECONDS_TO_DRAIN = 10
 SECONDS_TO_A_SWITCH = 2e-4  # between threads: the one that writes waits for its turn after every statement
@@ -45,7 +45,7 @@ def serve(
     settings = settings.checked()
     machine.answer_in_place()
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
-    write_lines()
+    write_to_stderr()
     with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
         service, address = Service(log, settings), f"http://{_address(listening)}"
         app = application(service, added(address))
@@ -141,7 +141,7 @@ def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
         try:
             child = children.started(*words, log=settings.log)
         except OSError as error:  # too many files or processes, too little memory: it may pass
-            lines.error("the learner cannot be started (%s); it is tried again in %g seconds", error, pause)
+            logger.error("the learner cannot be started (%s); it is tried again in %g seconds", error, pause)
             stopping.wait(pause)
             pause = min(2 * pause, MOST_SECONDS_TO_START_AGAIN)
             continue
@@ -151,7 +151,7 @@ def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
         if stopping.is_set():
             children.end(child)
         else:
-            lines.warning("the learner ended with code %d; another one starts", child.returncode)
+            logger.warning("the learner ended with code %d; another one starts", child.returncode)
             stopping.wait(SECONDS_TO_START_AGAIN)
 
 

@@ -14,11 +14,11 @@ from perturank.service.hosting import Host, Hosted
 from perturank.service.http.app import application
 from perturank.service.http.background import background_tasks
 from perturank.service.http.health import Health
-from perturank.service.metering import Meter
-from perturank.service.recent import Recent
-from perturank.service.sampling import Sampler
+from perturank.service.sampler import Sampler
 from perturank.service.service import Service
-from perturank.service.watching import Watch
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
 from perturank.wire.specification import SpecRequest
 
 SECONDS = 60.0
@@ -59,8 +59,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def test_whatever_fails_in_a_task_is_reported_and_retried(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perturank.service.http.background.SECONDS_BETWEEN_SAMPLES", 0.01)
-    meter, sampler = Meter(), Sampler(service, Recent())
-    health = Health(Watch(service, meter.pulse), meter)
+    metrics, sampler = Metrics(), Sampler(service, Recent())
+    health = Health(Overview(service, metrics.traffic), metrics)
 
     def broken(host: Host) -> list[Hosted]:
         raise KeyError("m")
@@ -77,8 +77,8 @@ def test_whatever_fails_in_a_task_is_reported_and_retried(service: Service, monk
 
 
 def test_an_added_task_that_ends_in_a_failure_is_reported(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    meter = Meter()
-    health = Health(Watch(service, meter.pulse), meter)
+    metrics = Metrics()
+    health = Health(Overview(service, metrics.traffic), metrics)
 
     async def added() -> None:
         raise OSError("no disk")

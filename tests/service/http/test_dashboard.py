@@ -18,22 +18,23 @@ from service_small import N_FEATURES, PLACES, created, learned, rows, spec
 from service_small import lived as shown_and_clicked
 from starlette.testclient import TestClient
 
-from perturank.service import changing, costing
-from perturank.service.counting import LEARNED
+from perturank.service import changing
 from perturank.service.entries import Changed, Feedback, Impression
 from perturank.service.learner import Learner
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.log.sums import MINUTE, TOTAL
-from perturank.service.metering import Meter
-from perturank.service.pulse import Pulse
-from perturank.service.recent import Recent
 from perturank.service.refusals import NotKnown
-from perturank.service.sampling import Sampler
+from perturank.service.sampler import Sampler
 from perturank.service.service import Service
 from perturank.service.state import State
-from perturank.service.watching import Watch
+from perturank.service.telemetry import cost
+from perturank.service.telemetry.counters import LEARNED
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
+from perturank.service.telemetry.traffic import Traffic
 
 MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
 
@@ -113,7 +114,7 @@ def test_a_moment_has_the_last_minutes_alone_though_the_clock_was_set_back(
             transaction.tally.add("m", {LEARNED: 1})
     minutes = service.log.sums((MINUTE,), model="m")
     monkeypatch.setattr(time, "time", lambda: now / 1e9 - 86_400)
-    (model,) = Watch(service, Pulse()).overview()["models"]
+    (model,) = Overview(service, Traffic()).now()["models"]
     assert [each["start"] for each in model["minutes"]] == [1000 * row.start for row in minutes if row.span][-3:]
 
 
@@ -198,7 +199,7 @@ def test_a_model_that_begins_anew_is_counted_from_its_first_list(log: Log) -> No
         position = transaction.append("m", Changed(0, changed))
     shown_and_clicked(log, changed, 2, 30, generation=position)
     assert learner.step() == 2
-    (total,) = (row.body.amounts for row in log.sums((TOTAL,)))
+    (total,) = (row.amounts for row in log.sums((TOTAL,)))
     assert total[LEARNED] == 8
 
 
@@ -209,7 +210,7 @@ def test_the_newest_query_is_asked_for_its_uncertain_pairs(lived: TestClient, se
     sampler.look()
     sampler.look()  # nothing new: nothing is added
     service.committer.submit(lambda transaction: None).result()
-    (total,) = (row.body.amounts for row in service.log.sums((TOTAL,)))
+    (total,) = (row.amounts for row in service.log.sums((TOTAL,)))
     assert total["sampled queries"] == 1
     assert 0 <= total["uncertain share"] <= 1
 
@@ -217,7 +218,7 @@ def test_the_newest_query_is_asked_for_its_uncertain_pairs(lived: TestClient, se
 def test_what_is_asked_walks_through_no_entries_of_the_log(
     lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, watch, asked = service.log, Watch(service, Pulse()), list[tuple[str, Sequence[Any]]]()
+    log, overview, asked = service.log, Overview(service, Traffic()), list[tuple[str, Sequence[Any]]]()
     assert isinstance(log, SqliteLog)
     me, execute = threading.get_ident(), log.execute
 
@@ -227,30 +228,30 @@ def test_what_is_asked_walks_through_no_entries_of_the_log(
         return execute(connection, query, values)
 
     monkeypatch.setattr(log, "execute", noted)
-    watch.overview()
-    watch.history("m", "minutes")
-    Meter().page(watch)
-    assert any("FROM sums" in query for query, _ in asked)
+    overview.now()
+    overview.history("m", "minutes")
+    Metrics().page(overview)
+    assert any("FROM counters" in query for query, _ in asked)
     with log.borrow() as connection:
         plans = [
             row[3] for query, values in asked for row in execute(connection, f"EXPLAIN QUERY PLAN {query}", values)
         ]
-    assert [plan for plan in plans if plan.startswith("SCAN") and not plan.startswith("SCAN sums")] == []
+    assert [plan for plan in plans if plan.startswith("SCAN")] == []
     assert {query for query, _ in asked if " log" in query} <= {SqliteLog.end}  # which looks at the last one
 
 
 def test_events_come_one_after_another_until_the_service_stops(
     lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moments, overview = [0], Watch.overview
+    moments, now = [0], Overview.now
 
-    def looked(watch: Watch) -> Any:
+    def looked(overview: Overview) -> Any:
         moments[0] += 1
         if moments[0] == 2:
             service.stopping.set()
-        return overview(watch)
+        return now(overview)
 
-    monkeypatch.setattr(Watch, "overview", looked)
+    monkeypatch.setattr(Overview, "now", looked)
     with lived.stream("GET", "/v1/live") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         assert stream.headers["cache-control"] == "no-store"
@@ -272,7 +273,7 @@ def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, servic
         for _ in range(chance.randint(0, 3)):
             said = {"impression": shown["impression"], "clicks": chance.sample(ids, chance.randint(0, len(ids)))}
             http.post("/v1/models/m/feedback", json=said).raise_for_status()
-    (total,) = (row.body.amounts for row in service.log.sums((TOTAL,)))
+    (total,) = (row.amounts for row in service.log.sums((TOTAL,)))
     expected = recounted(service.log)
     assert {name: total[name] for name in expected} == pytest.approx(expected)
     counted = [name for name in total if name.startswith(("lists", "length", "click", "feedback", "priced", "recip"))]
@@ -298,5 +299,5 @@ def recounted(log: Log) -> dict[str, float]:
         for document in clicks[name]:
             found[f"click {shown.ids.index(document) + 1}"] += 1
     sums = {key: float(n) for key, n in found.items()}
-    worths = [costing.worth(shown, costing.first(shown, clicks[name])) for name, shown in lists.items()]
-    return sums | {costing.SHOWN: sum(one for one, _ in worths), costing.BEST: sum(other for _, other in worths)}
+    worths = [cost.worth(shown, clicks[name]) for name, shown in lists.items()]
+    return sums | {cost.SHOWN: sum(one for one, _ in worths), cost.BEST: sum(other for _, other in worths)}

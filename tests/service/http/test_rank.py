@@ -20,11 +20,11 @@ from starlette.testclient import TestClient
 from perturank.service.entries import Impression
 from perturank.service.http.rank import Lists
 from perturank.service.learner import Learner
-from perturank.service.metering import Meter
-from perturank.service.recent import Recent
 from perturank.service.replaying import rebuilt
 from perturank.service.sealing import fresh, sealed
 from perturank.service.service import Service
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
 from perturank.service.verifying import faults
 from perturank.wire.answers import Explained
 
@@ -135,7 +135,7 @@ def test_batches(http: TestClient) -> None:
 
 def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> None:
     recent = Recent()
-    lists = Lists(service, Meter(), recent)
+    lists = Lists(service, Metrics(), recent)
     held = service.host.get("m")
     for length in service.host.lengths(held.spec):
         service.host.compile(held, length)
@@ -155,7 +155,7 @@ def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> Non
 def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lists, compiled, rank = Lists(service, Meter(), Recent()), threading.Event(), service.rank
+    lists, compiled, rank = Lists(service, Metrics(), Recent()), threading.Event(), service.rank
     monkeypatch.setattr(service.host, "is_compiled", lambda held, length: False)
 
     def slowly(*args: Any, **options: Any) -> Any:

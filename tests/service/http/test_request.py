@@ -14,10 +14,10 @@ from perturank.service.http.health import Health
 from perturank.service.http.openapi import document
 from perturank.service.http.routes import ROUTES
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.metering import Meter
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.watching import Watch
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
 
 SPEC = {"n_features": 2, "ranker": "random"}
 
@@ -145,8 +145,8 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
 
 
 def test_a_failing_background_task_is_reported_until_it_works(service: Service) -> None:
-    meter = Meter()
-    health = Health(Watch(service, meter.pulse), meter)
+    metrics = Metrics()
+    health = Health(Overview(service, metrics.traffic), metrics)
 
     def fail() -> None:
         raise OSError("no disk")

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
+from typing import Any
 
+import msgspec
+import psycopg
 import pytest
 from service_small import clicked, created, impression, shown
 
-from perturank.service.log import Log
-from perturank.service.log.feedback import close_windows, give_feedback
-from perturank.service.log.sums import HOUR, LARGEST, MINUTE, MOST_ROWS, TOTAL, Amounts, Lags, Progress, Tally
-from perturank.service.sealing import fresh
+from perturank.service.log import Log, open_log
+from perturank.service.log.sqlite import SqliteLog
+from perturank.service.log.sums import HOUR, LARGEST, MINUTE, MOST_SUMS, PROGRESS, TOTAL, Amounts, Progress, Tally
 
 DAY = 86_400_000
+POSTGRES_TABLES = ("perturank_sums", "perturank_counters")
 
 
 def totals(log: Log, model: str = "m") -> Amounts:
-    return next(row.body.amounts for row in log.sums((TOTAL,)) if row.model == model)
+    return next(row.amounts for row in log.sums((TOTAL,)) if row.model == model)
 
 
 def progress(log: Log) -> Progress:
-    found = log.sums((TOTAL,))[0].body.progress
-    assert found is not None
-    return found
+    return Progress.of(log.sums((PROGRESS,))[0].amounts)
 
 
 def add(log: Log, model: str = "m", **amounts: float) -> None:
@@ -39,7 +42,7 @@ def test_amounts_of_transactions_add_up_in_the_total_and_in_their_minute(
     add(log, a=3)
     add(log, "other", a=10)
     total, minute = (row for row in log.sums((TOTAL, MINUTE)) if row.model == "m")
-    assert total.body.amounts == minute.body.amounts == {"a": 4, "b": 2}
+    assert total.amounts == minute.amounts == {"a": 4, "b": 2}
     assert minute.start <= now < minute.start + MINUTE
     assert totals(log, "other") == {"a": 10}
 
@@ -70,37 +73,11 @@ def test_minutes_become_hours_and_the_rows_stay_few(log: Log, monkeypatch: pytes
         add(log, a=1)
         now[0] += DAY // 48
     rows = log.sums((TOTAL, MINUTE, HOUR))
-    assert len(rows) <= MOST_ROWS
+    assert len(rows) <= MOST_SUMS
     assert totals(log) == {"a": n}
     hours = [row for row in rows if row.span == HOUR]
-    assert all(row.body.amounts == {"a": 2} for row in hours[1:-1])
+    assert all(row.amounts == {"a": 2} for row in hours[1:-1])
     assert len(hours) > 700
-
-
-def test_clicks_are_counted_at_their_places_once(log: Log) -> None:
-    created(log)
-    name = shown(log)
-    for part in (["b"], ["b", "d"], ["d"]):
-        with log.transaction() as transaction:
-            give_feedback(transaction, "m", name, part, False)
-    counted = totals(log)
-    assert {key: counted[key] for key in counted if key.startswith(("click", "feedback"))} == {
-        "click 2": 1,
-        "click 4": 1,
-        "feedback recorded": 2,
-    }
-
-
-def test_late_and_early_feedback_is_told_apart(log: Log) -> None:
-    created(log)
-    late = shown(log)
-    with log.transaction() as transaction:
-        close_windows(transaction, "m", log.tail())
-        assert give_feedback(transaction, "m", late, ["a"], True) == "late"
-        assert give_feedback(transaction, "m", fresh(log.tail() + 9), ["a"], True) == "early"
-    counted = totals(log)
-    assert (counted["feedback late"], counted["feedback early"]) == (1, 1)
-    assert not any(name.startswith("click") for name in counted)
 
 
 def test_what_waits_to_be_learned_has_a_lag_until_it_is_reached(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,40 +87,10 @@ def test_what_waits_to_be_learned_has_a_lag_until_it_is_reached(log: Log, monkey
     assert held.lag(held.since + 3000) == 3.0
     monkeypatch.setattr(time, "time_ns", lambda: (held.since + 2000) * 1_000_000)
     with log.transaction() as transaction:
-        transaction.tally.reached("m", held.done, held.since)
+        transaction.tally.reached["m"] = (held.done, held.since)
     assert progress(log).lag(held.since + 9000) == 0
     counted = totals(log)
     assert (counted["lags"], counted["lag"], counted[LARGEST + "lag"]) == (1, 2.0, 2.0)
-
-
-def test_a_clock_set_back_a_day_hides_no_lag(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    created(log)
-    clicked(log, shown(log), 0)
-    today, begun = time.time_ns() - DAY * 1_000_000, time.monotonic()
-    monkeypatch.setattr(time, "time_ns", lambda: today)
-    lags, elapsed = Lags(), 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: begun + elapsed)
-    assert lags.of("m", progress(log)) == 0
-    elapsed = 40.0
-    assert lags.of("m", progress(log)) == pytest.approx(40)
-    clicked(log, shown(log, impression(1)), 1)  # which does not make the first one younger
-    elapsed = 50.0
-    assert lags.of("m", progress(log)) == pytest.approx(50)
-    with log.transaction() as transaction:
-        transaction.tally.reached("m", progress(log).done, progress(log).since)
-    assert lags.of("m", progress(log)) == 0
-    clicked(log, shown(log, impression(2)), 0)
-    assert lags.of("m", progress(log)) == 0
-    elapsed = 53.0
-    assert lags.of("m", progress(log)) == pytest.approx(3)
-
-
-def test_the_lag_counts_from_before_it_was_first_asked_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    created(log)
-    clicked(log, shown(log), 0)
-    held = progress(log)
-    monkeypatch.setattr(time, "time_ns", lambda: (held.since + 7000) * 1_000_000)
-    assert Lags().of("m", held) == 7
 
 
 def test_what_came_while_the_learner_was_at_work_goes_on_waiting(log: Log) -> None:
@@ -153,7 +100,7 @@ def test_what_came_while_the_learner_was_at_work_goes_on_waiting(log: Log) -> No
     clicked(log, shown(log, impression(1)), 1)
     later = progress(log).since + 700
     with log.transaction() as transaction:
-        transaction.tally.reached("m", first, later)
+        transaction.tally.reached["m"] = (first, later)
     assert progress(log).lag(later + 1000) == 1.0
 
 
@@ -170,13 +117,13 @@ def test_a_forgotten_model_has_no_sums(log: Log) -> None:
     add(log, a=1)
     add(log, "kept", a=1)
     with log.transaction() as transaction:
-        transaction.tally.forget("m")
+        transaction.tally.forgotten.add("m")
     assert {row.model for row in log.sums((TOTAL, MINUTE, HOUR))} == {"kept"}
 
 
 def test_a_model_without_a_name_in_sql_is_only_a_text(log: Log) -> None:
-    add(log, "m'; DROP TABLE sums; --", a=1)
-    assert totals(log, "m'; DROP TABLE sums; --") == {"a": 1}
+    add(log, "m'; DROP TABLE counters; --", a=1)
+    assert totals(log, "m'; DROP TABLE counters; --") == {"a": 1}
 
 
 def test_whether_somebody_learns_is_seen_from_elsewhere(log: Log) -> None:
@@ -198,3 +145,28 @@ def test_a_transaction_reads_two_rows_of_sums_however_long_the_log_is() -> None:
     tally.write(execute, "sums", 1_700_000_000_000)
     written = [query for query, _ in asked if query.startswith("INSERT")]
     assert len(written) == 2
+
+
+def test_the_sums_of_a_log_with_one_row_for_a_span_are_moved(either: Log) -> None:
+    is_sqlite = isinstance(either, SqliteLog)
+    old, new, blob, mark = ("sums", "counters", "BLOB", "?") if is_sqlite else (*POSTGRES_TABLES, "bytea", "%s")
+    connect = sqlite3.connect if is_sqlite else psycopg.connect
+    rows: list[tuple[Any, ...]] = [
+        ("m", TOTAL, 0, [{"a": 3.0, LARGEST + "lag": 2.5}, [7, 5, 1_700_000_000_000]]),
+        ("m", MINUTE, 1_700_000_040, [{"a": 1.0}, None]),
+        ("m", HOUR, 1_699_998_400, [{"a": 2.0}, None]),
+    ]
+    with closing(connect(either.url.removeprefix("sqlite:///"))) as connection:
+        connection.execute(f"DROP TABLE {new}")
+        columns = f"model TEXT, span INTEGER, start BIGINT, body {blob}, PRIMARY KEY (model, span, start)"
+        connection.execute(f"CREATE TABLE {old} ({columns})")
+        for *key, body in rows:
+            values = (*key, msgspec.msgpack.encode(body))
+            connection.execute(f"INSERT INTO {old} VALUES ({', '.join([mark] * 4)})", values)
+        connection.commit()
+    with closing(open_log(either.url)) as log:
+        found = log.sums((TOTAL, MINUTE, HOUR))
+        assert [(*row,) for row in found] == [(*key, body[0]) for *key, body in rows]
+        assert progress(log) == (7, 5, 1_700_000_000_000)
+        add(log, a=1)
+        assert totals(log)["a"] == 4

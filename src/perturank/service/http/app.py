@@ -25,11 +25,11 @@ from perturank.service.http.rank import Lists
 from perturank.service.http.request import Endpoint, Gate
 from perturank.service.http.routes import ROUTES
 from perturank.service.http.routes import Route as Row
-from perturank.service.metering import Meter
-from perturank.service.recent import Recent
-from perturank.service.sampling import Sampler
+from perturank.service.sampler import Sampler
 from perturank.service.service import Service
-from perturank.service.watching import Watch
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
 
 
 class Added(NamedTuple):
@@ -44,19 +44,19 @@ class Parts:
     """The endpoints of one service, and what they share."""
 
     def __init__(self, service: Service, added: Added = Added()) -> None:
-        settings, meter, self.recent = service.settings, Meter(), Recent()
+        settings, metrics, self.recent = service.settings, Metrics(), Recent()
         service.host.forget = self.recent.forget
-        watch = Watch(service, meter.pulse)
-        self.health = Health(watch, meter)
-        watch.failing = lambda: self.health.failing
-        watch.pages = [each.path for each in added.pages]
+        overview = Overview(service, metrics.traffic)
+        self.health = Health(overview, metrics)
+        overview.failing = lambda: self.health.failing
+        overview.pages = [each.path for each in added.pages]
         keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
-        self.gate = Gate(keyring, meter)
+        self.gate = Gate(keyring, metrics)
         self._by_name = {
-            "lists": Lists(service, meter, self.recent),
+            "lists": Lists(service, metrics, self.recent),
             "models": Models(service, self.recent),
             "health": self.health,
-            "watch": Dashboard(service, watch, self.recent),
+            "watch": Dashboard(service, overview, self.recent),
         }
 
     def route(self, row: Row) -> Route:

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perturank.errors import BadInput, unknown
-from perturank.service.lines import lines
 from perturank.service.refusals import Forbidden, TooMany, Unauthorised
 from perturank.service.settings import is_loopback
+from perturank.service.telemetry.logger import logger
 
 Scope = Literal["serve", "admin"]
 MARK = "pr_"
@@ -112,10 +112,10 @@ class Keyring:
             return
         try:
             self._keys, self._seen, self._is_broken = read_keys(file), stamp, False
-            lines.info("the keys have changed: %d count now", len(self._keys))
+            logger.info("the keys have changed: %d count now", len(self._keys))
         except BadInput as error:
             if not self._is_broken:  # it is tried again at every look, and said once
-                lines.error("the keys that were known go on counting: %s", error)
+                logger.error("the keys that were known go on counting: %s", error)
             self._is_broken = True
 
     def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> Key | None:

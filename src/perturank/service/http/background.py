@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from perturank.service.hosting import Program, program
 from perturank.service.http.health import SAMPLING, Health
-from perturank.service.sampling import Sampler
+from perturank.service.sampler import Sampler
 from perturank.service.service import Service
 
 SECONDS_BETWEEN_LOOKS = 0.25

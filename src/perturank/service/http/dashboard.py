@@ -14,10 +14,10 @@ from starlette.responses import Response, StreamingResponse
 
 from perturank.service.http.decoding import respond
 from perturank.service.http.models import hosted
-from perturank.service.recent import Asked, Recent
 from perturank.service.refusals import Refused, TooMany
 from perturank.service.service import Service
-from perturank.service.watching import SPANS, Watch
+from perturank.service.telemetry.overview import SPANS, Overview
+from perturank.service.telemetry.recent import Asked, Recent
 
 MOST_STREAMS = 32
 SECONDS_BETWEEN_EVENTS = 1.0
@@ -27,13 +27,13 @@ NOT_KEPT = {"cache-control": "no-store", "x-accel-buffering": "no"}
 class Dashboard:
     """Overview, stream, history, recent queries."""
 
-    def __init__(self, service: Service, watch: Watch, recent: Recent) -> None:
-        self._service, self._watch, self._recent = service, watch, recent
+    def __init__(self, service: Service, overview: Overview, recent: Recent) -> None:
+        self._service, self._overview, self._recent = service, overview, recent
         self._n_streams = 0
 
     async def overview(self, request: Request) -> Response:
         """Answer with this moment."""
-        return respond(request, await anyio.to_thread.run_sync(self._watch.overview))
+        return respond(request, await anyio.to_thread.run_sync(self._overview.now))
 
     async def live(self, request: Request) -> Response:
         """Answer with a stream of server-sent events, one a second, each like the overview."""
@@ -45,7 +45,7 @@ class Dashboard:
         self._n_streams += 1
         try:
             while not self._service.stopping.is_set():
-                moment = await anyio.to_thread.run_sync(self._watch.overview)
+                moment = await anyio.to_thread.run_sync(self._overview.now)
                 yield b"data: " + msgspec.json.encode(moment) + b"\n\n"
                 await asyncio.sleep(SECONDS_BETWEEN_EVENTS)
         finally:
@@ -59,7 +59,7 @@ class Dashboard:
             raise Refused(f"there is no span {span[:40]!r}", "ask for minutes or hours")
 
         def history() -> Response:
-            found = self._watch.history(held.name, span)
+            found = self._overview.history(held.name, span)
             return _small(request, respond(request, {"model": held.name, "span": span, "buckets": found}))
 
         return await anyio.to_thread.run_sync(history)

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.http.decoding import respond
-from perturank.service.lines import lines
-from perturank.service.metering import Meter
-from perturank.service.watching import Watch
+from perturank.service.telemetry.logger import logger
+from perturank.service.telemetry.overview import Overview
+from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Alive, Readiness
 
 DAMAGED = "a stored version is damaged or gone, and another one serves"
@@ -24,8 +24,8 @@ HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
 class Health:
     """Alive, ready, measured."""
 
-    def __init__(self, watch: Watch, meter: Meter) -> None:
-        self._service, self._watch, self._meter = watch.service, watch, meter
+    def __init__(self, overview: Overview, metrics: Metrics) -> None:
+        self._service, self._overview, self._metrics = overview.service, overview, metrics
         self._failing: dict[str, str] = {}
         self._has_been_ready = False
 
@@ -42,13 +42,13 @@ class Health:
     def fails(self, what: str, error: Exception) -> None:
         """Note a failure; only the first in a row is logged."""
         if what not in self._failing:
-            lines.error("%s", what, exc_info=error)
+            logger.error("%s", what, exc_info=error)
         self._failing[what] = f"{what}: {error}"
 
     def works(self, what: str) -> None:
         """Note that this works, or works again."""
         if self._failing.pop(what, None) is not None:
-            lines.info("no longer: %s", what)
+            logger.info("no longer: %s", what)
 
     def compiled(self) -> None:
         """Note that everything was compiled once: what comes later is compiled while the rest is served."""
@@ -80,5 +80,5 @@ class Health:
 
     async def metrics(self, request: Request) -> Response:
         """Answer with what Prometheus reads."""
-        page = await anyio.to_thread.run_sync(self._meter.page, self._watch)
+        page = await anyio.to_thread.run_sync(self._metrics.page, self._overview)
         return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")

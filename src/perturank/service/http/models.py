@@ -13,9 +13,9 @@ from starlette.responses import Response
 from perturank.service import snapshots, versions
 from perturank.service.hosting import Hosted
 from perturank.service.http.decoding import FILE, decode, read_body, respond
-from perturank.service.recent import Recent
 from perturank.service.refusals import Refused
 from perturank.service.service import Service
+from perturank.service.telemetry.recent import Recent
 from perturank.wire import answers
 from perturank.wire.requests import Erase, Pin
 from perturank.wire.specification import SpecRequest

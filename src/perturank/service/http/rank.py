@@ -21,14 +21,14 @@ from perturank.service.hosting import Hosted
 from perturank.service.http.decoding import decode, decoded, is_binary, offload, read_body, respond
 from perturank.service.http.models import hosted
 from perturank.service.listing import listed, padded_length
-from perturank.service.metering import Meter
 from perturank.service.packing import unpacked
-from perturank.service.propensity import probability
 from perturank.service.reading import check_width, of_bytes, of_documents
-from perturank.service.recent import Recent
 from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.service import Service, Shown
 from perturank.service.spec import Spec
+from perturank.service.telemetry.cost import probability
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.service.telemetry.recent import Recent
 from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, Ranking, Rankings
 from perturank.wire.requests import Explain, Feedback, FeedbackBatch, Rank, RankBatch, RawRank
 from perturank.wire.specification import SpecRequest
@@ -41,8 +41,8 @@ Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 class Lists:
     """Rank, feedback, explain."""
 
-    def __init__(self, service: Service, meter: Meter, recent: Recent) -> None:
-        self._service, self._meter, self._recent = service, meter, recent
+    def __init__(self, service: Service, metrics: Metrics, recent: Recent) -> None:
+        self._service, self._metrics, self._recent = service, metrics, recent
         # Lists that wait for a compilation have threads of their own: others are needed to look into the log.
         self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
 
@@ -188,7 +188,7 @@ class Lists:
     async def _given(self, model: str, said: Feedback) -> Given:
         await hosted(self._service, model)
         status = await asyncio.wrap_future(self._service.feedback(model, said.impression, said.clicks, said.final))
-        self._meter.feedback.labels(model, status).inc()
+        self._metrics.note_feedback(model, status)
         return Given(status)
 
     def _within(self, batch: list[Any]) -> list[Any]:

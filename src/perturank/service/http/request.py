@@ -16,9 +16,9 @@ from starlette.responses import Response, StreamingResponse
 
 from perturank.errors import BadInput
 from perturank.service.http.auth import Keyring, Scope, check_local
-from perturank.service.lines import lines, request_id
-from perturank.service.metering import Meter
 from perturank.service.refusals import Refused
+from perturank.service.telemetry.logger import logger, request_id
+from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Problem
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -39,8 +39,8 @@ PROBLEM_HEADERS = {
 class Gate:
     """Wraps endpoints."""
 
-    def __init__(self, keyring: Keyring, meter: Meter) -> None:
-        self._keyring, self._meter = keyring, meter
+    def __init__(self, keyring: Keyring, metrics: Metrics) -> None:
+        self._keyring, self._metrics = keyring, metrics
 
     def __call__(self, endpoint: Endpoint, scope: Scope | None) -> Endpoint:
         """Return the endpoint behind the gate; scope None: open to all."""
@@ -61,10 +61,8 @@ class Gate:
 
     def _note(self, request: Request, status: int, seconds: float) -> None:
         route = getattr(request.scope.get("route"), "path", "")
-        self._meter.requests.labels(request.method, route, status).inc()
-        self._meter.seconds.labels(route).observe(seconds)
-        self._meter.pulse.note(route, status, seconds)
-        lines.info("%s %s %d", request.method, quote(request.scope["path"]), status)
+        self._metrics.note_request(request.method, route, status, seconds)
+        logger.info("%s %s %d", request.method, quote(request.scope["path"]), status)
 
     async def _respond(self, request: Request, endpoint: Endpoint, scope: Scope | None, name: str) -> Response:
         try:
@@ -83,7 +81,7 @@ class Gate:
         except ClientDisconnect:
             return problem(499, "gone", "the client has gone", "", name)
         except Exception:  # a fault of ours: whoever asked gets an answer, whoever runs this gets the traceback
-            lines.exception("failed")
+            logger.exception("failed")
             return problem(500, "fault", "the service failed", "the log line with this id says why", name)
 
     def _admit(self, request: Request, scope: Scope | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perturank.service import versions
 from perturank.service.http.auth import Scope
-from perturank.service.watching import SPANS
+from perturank.service.telemetry.overview import SPANS
 from perturank.wire import answers, requests
 from perturank.wire.specification import SpecRequest
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from perturank.service import counting
 from perturank.service.entries import Closed, Compacted, Deleted, Effect, Erased, Feedback, Impression, Record
 from perturank.service.log import Transaction
 from perturank.service.refusals import Contradiction, Refused
@@ -48,13 +47,9 @@ def give_feedback(
     if effect == "late" and not news:
         return "known"
     position = transaction.append(model, Feedback(news, final, effect), impression)
-    status: Status = "recorded" if effect == "counted" else effect
-    transaction.tally.add(model, {counting.FEEDBACK + status: 1})
-    if effect == "counted" and shown is not None and isinstance(shown.entry, Impression):
-        transaction.tally.add(model, counting.clicked(shown.entry, clicked, news))
     if final and effect != "late":
-        transaction.tally.completes(model, position)
-    return status
+        transaction.tally.completed[model] = position
+    return "recorded" if effect == "counted" else effect
 
 
 def _effect(transaction: Transaction, model: str, impression: bytes, shown: Record | None) -> Effect:
@@ -93,5 +88,5 @@ def close_windows(transaction: Transaction, model: str, position: int) -> int | 
     if position <= through(transaction, model):
         return None
     closing = transaction.append(model, Closed(position))
-    transaction.tally.completes(model, closing)
+    transaction.tally.completed[model] = closing
     return closing

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import logging
 import os
 import re
 import threading
@@ -20,12 +21,12 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
-from perturank.service.lines import lines
 from perturank.service.log.sql import SqlLog
 from perturank.service.refusals import LogFull, NotReady
 from perturank.service.sealing import SECRET_BYTES
 from perturank.service.settings import without_password
 
+logger = logging.getLogger("perturank.service")
 FORMAT = 1
 QUOTED = re.compile(r"""(["'])(.*?)\1""")
 SECONDS_FOR_ROOM = 0.01  # to wait for what is under way
@@ -159,7 +160,7 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
                 connection.execute("SET statement_timeout = 0")
                 connection.execute("VACUUM perturank_log, perturank_blobs")
         except (NotReady, psycopg.Error) as error:
-            lines.warning("the room of records that are gone is left to autovacuum: %s", error)
+            logger.warning("the room of records that are gone is left to autovacuum: %s", error)
 
     def damage(self) -> list[str]:
         """Return nothing: whoever runs the database looks after its files."""

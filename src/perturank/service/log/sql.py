@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from perturank.service.entries import FREQUENT, KINDS, REGULAR, Entry, Record, decoded, encoded
@@ -103,9 +104,8 @@ class SqlLog(ABC, Generic[C]):
         """Note the last record, where the database keeps it apart."""
 
     def create_missing(self, connection: C, made: set[str]) -> None:
-        """Create the tables and indexes that are not made; the first logs had no `sums` and no `few_position`."""
+        """Create the tables and indexes that are not made: earlier logs lack `counters`, some also `few_position`."""
         log, blob = f"{self.prefix}log", self.bytes_type
-        sums_columns = f"{sums.COLUMNS}, body {blob}, PRIMARY KEY (model, span, start)"
         log_columns = f"""
             position {self.position_type} PRIMARY KEY, at bigint NOT NULL, kind smallint NOT NULL, model text NOT NULL,
             impression {blob}, body {blob} NOT NULL"""
@@ -116,11 +116,13 @@ class SqlLog(ABC, Generic[C]):
             "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {FREQUENT}",
             "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {REGULAR}",
             "blobs": f"TABLE {self.prefix}blobs (name text PRIMARY KEY, content {blob} NOT NULL)",
-            "sums": f"TABLE {self.prefix}sums ({sums_columns}){self.by_key}",
+            "counters": f"TABLE {self.prefix}counters ({sums.COLUMNS}){self.by_key}",
         }
         for name, what in schema.items():
             if self.prefix + name not in made:
                 self.execute(connection, f"CREATE {what}")
+        if f"{self.prefix}sums" in made:
+            sums.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
 
     @contextmanager
     def borrow(self) -> Iterator[C]:
@@ -220,7 +222,7 @@ class SqlLog(ABC, Generic[C]):
 
     def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
         """Return the running sums over these spans."""
-        return sums.read(self.rows, f"{self.prefix}sums", spans, since, model)
+        return sums.read(self.rows, f"{self.prefix}counters", spans, since, model)
 
 
 class SqlTransaction(Generic[C]):
@@ -296,7 +298,7 @@ class SqlTransaction(Generic[C]):
     def finish(self) -> None:
         """Write what is left, and bring the sums up to date."""
         self._flush()
-        self.tally.write(self._execute, f"{self._log.prefix}sums", self.at)
+        self.tally.write(self._execute, f"{self._log.prefix}counters", self.at)
         self._log.move_end(self._connection, self.position, self.at)
 
     def store(self, name: str, content: bytes) -> None:

@@ -3,16 +3,16 @@ from __future__ import annotations
 import logging
 import sys
 
-from perturank.service.lines import Lines, Naming, lines, request_id
+from perturank.service.telemetry.logger import Formatter, logger, name_request, request_id
 
 
 def written(record: logging.LogRecord) -> list[str]:
-    assert Naming().filter(record)
-    return Lines().format(record).split("\n")
+    assert name_request(record)
+    return Formatter("%(message)s").format(record).split("\n")
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
-    return lines.makeRecord(lines.name, logging.WARNING, "file", 1, message, (), None, extra=extra)
+    return logger.makeRecord(logger.name, logging.WARNING, "file", 1, message, (), None, extra=extra)
 
 
 def test_a_line_names_the_request_that_is_being_answered() -> None:

@@ -1,7 +1,8 @@
-"""The cost of exploration: kept up to date click by click, it is what the definition says of the whole log."""
+"""Probabilities of lists; and the cost of exploration, kept click by click, is what its definition says of the log."""
 
 from __future__ import annotations
 
+import math
 from itertools import permutations
 
 import numpy as np
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from oracles import exploration as oracle
 from service_small import impression
 
-from perturank.service import costing
 from perturank.service.entries import Impression
 from perturank.service.log.sums import Amounts, merge
+from perturank.service.telemetry import cost
+from perturank.service.telemetry.cost import log_probability, probability
 
 DOCUMENTS = ["a", "b", "c", "d"]
 
@@ -21,7 +23,7 @@ DOCUMENTS = ["a", "b", "c", "d"]
 def logged(each: oracle.Impression, share: float) -> Impression:
     rows = [DOCUMENTS.index(document) for document in each.shown]
     best = [DOCUMENTS.index(document) for document in each.best]
-    return impression(ids=each.shown, agreed=costing.agreed(np.log(each.p).tolist(), rows, best, share))
+    return impression(ids=each.shown, agreed=cost.agreement(np.log(each.p).tolist(), rows, best, share))
 
 
 @st.composite
@@ -44,19 +46,19 @@ def impressions(draw: st.DrawFn) -> list[tuple[oracle.Impression, list[list[str]
 def test_sums_kept_click_by_click_say_what_the_whole_log_says(
     log: list[tuple[oracle.Impression, list[list[str]]]], share: float
 ) -> None:
-    sums: Amounts = {costing.LISTS: len(log)}
+    sums: Amounts = {cost.LISTS: len(log)}
     for each, parts in log:
         entry, before = logged(each, share), set[str]()
         for part in parts:
-            merge(sums, costing.clicked(entry, before, before | set(part)))
+            merge(sums, cost.amounts(entry, before, before | set(part)))
             before |= set(part)
-    found = costing.cost(sums)
+    found = cost.summary(sums)
     assert found is not None
     best, shown, error = oracle.cost([each for each, _ in log], share)
-    assert found.best == pytest.approx(best, rel=1e-5)
-    assert found.shown == pytest.approx(shown)
-    assert found.error == pytest.approx(error, rel=1e-3, abs=1e-6)
-    assert found.cost == found.best - found.shown
+    assert found["best"] == pytest.approx(best, rel=1e-5)
+    assert found["shown"] == pytest.approx(shown)
+    assert found["error"] == pytest.approx(error, rel=1e-3, abs=1e-6)
+    assert found["cost"] == found["best"] - found["shown"]
 
 
 def test_the_estimate_is_right_on_the_average_for_readers_who_go_down_the_list() -> None:
@@ -71,7 +73,7 @@ def test_the_estimate_is_right_on_the_average_for_readers_who_go_down_the_list()
         for place, document in enumerate(shown, start=1):
             p_click = passed * attraction[document]
             entry = logged(oracle.Impression(list(shown), best, p_places, set()), 1.0)
-            of_shown, of_best = costing.worth(entry, place)
+            of_shown, of_best = cost.worth(entry, {document})
             expected["shown"] += p_list * p_click * of_shown
             expected["best"] += p_list * p_click * of_best
             expected["truth"] += (list(shown) == best) * p_click / place
@@ -81,10 +83,35 @@ def test_the_estimate_is_right_on_the_average_for_readers_who_go_down_the_list()
 
 
 def test_lists_without_probabilities_cost_nothing_that_is_known() -> None:
-    assert costing.clicked(impression(), set(), {"a"}) == {}
-    assert costing.cost({}) is None
+    assert cost.amounts(impression(), set(), {"a"}) == {}
+    assert cost.summary({}) is None
 
 
 def test_a_list_that_never_explores_costs_nothing() -> None:
-    entry = impression(agreed=costing.agreed([0.0] * 4, [0, 1, 2, 3], [0, 1, 2, 3], 1.0))
-    assert [costing.worth(entry, place) for place in (1, 2, 4, None)] == [(1, 1), (0.5, 0.5), (0.25, 0.25), (0, 0)]
+    entry = impression(agreed=cost.agreement([0.0] * 4, [0, 1, 2, 3], [0, 1, 2, 3], 1.0))
+    assert [cost.worth(entry, clicks) for clicks in ({"a"}, {"d", "b"}, {"d"}, set())] == [
+        (1, 1),
+        (0.5, 0.5),
+        (0.25, 0.25),
+        (0, 0),
+    ]
+
+
+@pytest.mark.parametrize("free, p", [([2, 1], 0.5), ([4, 2, 1], 0.125), ([3, 2, 1], round(1 / 6, 7)), ([1, 1], 1.0)])
+def test_equal_lots_have_exactly_their_probability(free: list[int], p: float) -> None:
+    in_float32 = -np.log(np.array(free, np.float32))
+    assert probability(log_probability(in_float32.tolist(), free)) == p
+
+
+def test_half_is_a_half() -> None:
+    assert math.exp(log_probability([float(np.float32(-0.6931472)), 0.0], [2, 1])) == 0.5
+
+
+def test_other_probabilities_multiply() -> None:
+    log_p = np.log(np.array([0.7, 0.25, 0.9], np.float32))
+    assert math.exp(log_probability(log_p.tolist(), [4, 4, 2])) == pytest.approx(0.7 * 0.25 * 0.9, rel=1e-6)
+
+
+def test_no_more_digits_are_said_than_are_known() -> None:
+    assert probability(math.log(np.float32(0.1))) == 0.1
+    assert probability(-1e9) == 0.0

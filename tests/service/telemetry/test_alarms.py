@@ -1,17 +1,25 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from perturank.service.alarms import Facts, alarms
+from perturank.service.telemetry.alarms import alarms
 
-WELL = Facts(is_led=True, room=10**10, seconds_since_full=None, failed=0, lags={"m": 1.0}, faults={})
+WELL: dict[str, Any] = {
+    "is_led": True,
+    "room": 10**10,
+    "seconds_since_full": None,
+    "n_failed": 0,
+    "failing": (),
+    "lags": {"m": 1.0},
+    "faults": {},
+}
 
 
 def test_a_service_that_is_well_has_no_alarm() -> None:
-    assert alarms(WELL) == []
-    assert alarms(replace(WELL, room=None, seconds_since_full=3600.0)) == []
+    assert list(alarms(**WELL)) == []
+    assert list(alarms(**WELL | {"room": None, "seconds_since_full": 3600.0})) == []
 
 
 @pytest.mark.parametrize(
@@ -21,14 +29,14 @@ def test_a_service_that_is_well_has_no_alarm() -> None:
         ({"is_led": None}, "log away", None),
         ({"room": 1000}, "little room", None),
         ({"seconds_since_full": 1.0}, "log full", None),
-        ({"failed": 2}, "failures", None),
+        ({"n_failed": 2}, "failures", None),
         ({"failing": ("the log cannot be read: no disk",)}, "failing", None),
         ({"lags": {"m": 31.0, "n": 2.0}}, "lag", "m"),
         ({"faults": {"n": "version 3 of 'n' is damaged"}}, "damaged version", "n"),
     ],
 )
 def test_each_thing_that_is_wrong_has_its_alarm(change: dict[str, object], name: str, model: str | None) -> None:
-    (found,) = alarms(replace(WELL, **change))  # type: ignore[arg-type]
+    (found,) = alarms(**WELL | change)
     assert (found.name, found.model) == (name, model)
     assert found.says.endswith(".")
     assert found.remedy.endswith(".")

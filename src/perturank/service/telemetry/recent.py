@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -27,19 +27,11 @@ class Asked(NamedTuple):
     prior: np.ndarray | None
 
 
-@dataclass(slots=True)
-class _Held:
-    """The queries of one model; one object, so that another thread drops all of it or nothing."""
-
-    asked: deque[Asked] = field(default_factory=deque)
-    n_bytes: int = 0
-
-
 class Recent:
-    """Keeps the last queries; noting one costs a microsecond."""
+    """Keeps the last queries."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._queries: dict[str, deque[Asked]] = {}
         self._numbers = itertools.count(1)
 
     def note(
@@ -48,26 +40,22 @@ class Recent:
         """Remember a query, unless it alone would fill the room."""
         if features.nbytes > MOST_BYTES:
             return
-        held = self._held.get(model)
-        if held is None:
-            held = self._held.setdefault(model, _Held())
-        held.asked.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
-        held.n_bytes += features.nbytes
-        while held.n_bytes > MOST_BYTES or len(held.asked) > MOST:
-            held.n_bytes -= held.asked.popleft().features.nbytes
+        held = self._queries.get(model) or self._queries.setdefault(model, deque(maxlen=MOST))
+        held.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
+        while sum(map(attrgetter("features.nbytes"), held)) > MOST_BYTES:
+            held.popleft()
 
     def of(self, model: str) -> list[Asked]:
         """Return the model's queries, newest first."""
-        held = self._held.get(model)
-        return [] if held is None else list(held.asked)[::-1]
+        return list(self._queries.get(model, ()))[::-1]
 
     def get(self, model: str, number: int) -> Asked:
         """Return one of them."""
-        found = next((each for each in self.of(model) if each.number == number), None)
-        if found is None:
-            raise NotKnown(f"query {number} is not remembered any more", "pick a newer one, or send its documents")
-        return found
+        for each in self.of(model):
+            if each.number == number:
+                return each
+        raise NotKnown(f"query {number} is not remembered any more", "pick a newer one, or send its documents")
 
     def forget(self, model: str) -> None:
         """Drop what is remembered of a model."""
-        self._held.pop(model, None)
+        self._queries.pop(model, None)

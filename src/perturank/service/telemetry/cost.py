@@ -1,0 +1,88 @@
+"""Probabilities of lists, and the cost of exploration: the best estimate's reciprocal rank less that of what was shown.
+
+A reader goes down the list; whether the first click is at place j depends on the documents up to j
+alone. A list that agrees with the best estimate that far, which it does with a probability q_j that
+is known, then stands for 1 / q_j readers of the best estimate:
+
+    best  = mean of [the first click is at j and the list agrees up to j] / (j · q_j)
+    shown = mean of [the first click is at j] / j
+    cost  = best - shown
+
+Both means are over the same lists: those that might have explored and whose probabilities are known.
+The sums are kept up to date as clicks come, in whatever parts.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Collection, Mapping, Sequence
+
+from perturank.service.entries import Impression
+from perturank.service.log.sums import Amounts
+
+LISTS, SHOWN, BEST, SQUARES = "priced lists", "reciprocal rank shown", "reciprocal rank best", "squared cost"
+CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
+
+
+def log_probability(log_p: Sequence[float], free: Sequence[int]) -> float:
+    """Return the log-probability of a list from those of its places; 1/free is taken for what is as good as it."""
+    total, n_lists = 0.0, 1
+    for place, n in zip(log_p, free, strict=True):
+        surprise = math.log(max(n, 1))
+        if abs(place + surprise) <= CLOSE * surprise:
+            n_lists *= max(n, 1)  # as an integer: 3! lists of equal chance are 6, not e^1.79175946
+        else:
+            total += place
+    return total - math.log(n_lists)
+
+
+def probability(log_p: float) -> float:
+    """Return the probability to the seven digits that float32 knows.
+
+    >>> probability(-math.log(2)), probability(-math.log(3))
+    (0.5, 0.3333333)
+    """
+    return float(f"{math.exp(log_p):.7g}")
+
+
+def agreement(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> bytes:
+    """Return log q_j, float32, for each place j up to which the order agrees with the best estimate.
+
+    log_p [k] are the places' own log-probabilities when the list explores, which a share of the lists do.
+    """
+    found, together = [], 0.0
+    for place, document in enumerate(order):
+        if document != best[place]:
+            break
+        together += log_p[place]
+        found.append(min(0.0, together if share == 1 else math.log(share * math.exp(together) + (1 - share))))
+    return struct.pack(f"<{len(found)}f", *found)
+
+
+def worth(shown: Impression, clicks: Collection[str]) -> tuple[float, float]:
+    """Return what the first of these clicks says of the shown list and of the best estimate."""
+    place = next((place for place, document in enumerate(shown.ids, start=1) if document in clicks), None)
+    if place is None or shown.agreed is None:
+        return 0.0, 0.0
+    if 4 * place > len(shown.agreed):
+        return 1 / place, 0.0
+    (log_q,) = struct.unpack_from("<f", shown.agreed, 4 * (place - 1))
+    return 1 / place, math.exp(-log_q) / place
+
+
+def amounts(shown: Impression, before: Collection[str], after: Collection[str]) -> Amounts:
+    """Return what is added to the sums when these clicks become those."""
+    was, now = worth(shown, before), worth(shown, after)
+    squares = (now[1] - now[0]) ** 2 - (was[1] - was[0]) ** 2
+    return {SHOWN: now[0] - was[0], BEST: now[1] - was[1], SQUARES: squares} if was != now else {}
+
+
+def summary(sums: Mapping[str, float]) -> dict[str, float] | None:
+    """Return the cost over the lists of these sums, with its standard error; None: there are none."""
+    n = int(sums.get(LISTS, 0))
+    if n < 1:
+        return None
+    shown, best = sums.get(SHOWN, 0) / n, sums.get(BEST, 0) / n
+    variance = max(0.0, sums.get(SQUARES, 0) / n - (best - shown) ** 2)
+    return {"lists": n, "shown": shown, "best": best, "error": math.sqrt(variance / n), "cost": best - shown}

@@ -1,0 +1,49 @@
+"""Log lines: each names the request that it belongs to; a dash stands for none."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextvars import ContextVar
+from functools import lru_cache
+
+request_id: ContextVar[str] = ContextVar("request_id", default="-")
+logger = logging.getLogger("perturank.service")
+
+
+def name_request(record: logging.LogRecord) -> bool:
+    """Give a line the id of the request that is being answered, unless it has one; let every line pass."""
+    if not hasattr(record, "request"):
+        record.request = request_id.get()
+    return True
+
+
+class Formatter(logging.Formatter):
+    """Repeats time and id before every line of a text with several, such as a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line or several."""
+        request = getattr(record, "request", "-")
+        head = f"{_time(int(record.created))},{int(record.msecs):03d} {record.levelname} {request} "
+        return "\n".join(head + line for line in super().format(record).splitlines() or [""])
+
+
+@lru_cache(maxsize=1)  # most lines are of the same second
+def _time(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
+
+
+def write_to_stderr() -> None:
+    """Send all lines of this process to stderr."""
+    logging._srcfile = None  # as its documentation advises: no line says where in the code it was made
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    handler = logging.StreamHandler()
+    handler.addFilter(name_request)
+    handler.setFormatter(Formatter("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if "JAX_LOGGING_LEVEL" not in os.environ:
+        logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of every kind of machine that this one is not
+
+
+logger.addFilter(name_request)

@@ -1,0 +1,135 @@
+"""What the dashboard is told: read from the sums beside the log and from memory, never from the log's entries."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perturank.__about__ import __version__
+from perturank.service.log.sums import HOUR, MINUTE, PROGRESS, TOTAL, Amounts, Progress, Sums, by_hour
+from perturank.service.refusals import Refused
+from perturank.service.telemetry import counters
+from perturank.service.telemetry.alarms import alarms
+from perturank.service.telemetry.traffic import Traffic
+
+if TYPE_CHECKING:
+    from perturank.service.hosting import Hosted
+    from perturank.service.service import Service
+
+SECONDS_KEPT = 0.9  # however many look, it is read once a second
+MINUTES_TOLD = 3  # of each model; `history` has those before them
+SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # what is read for each: only old minutes are hours yet
+
+
+class Lags:
+    """The lags of models as one process sees them: by the log's times, and by a clock that cannot be set back.
+
+    While the clock stands behind the log, the log's times stand still, and no lag would ever be seen in them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[int, float]] = {}  # how far learning was, and since when it has been so
+
+    def of(self, model: str, progress: Progress) -> float:
+        """Return for how many seconds something has been waiting to be learned, at least since this was first asked."""
+        if progress.done <= progress.through:
+            self._waiting.pop(model, None)
+            return 0.0
+        now = time.monotonic()
+        through, since = self._waiting.get(model, (-1, now))
+        since = since if through == progress.through else now
+        self._waiting[model] = progress.through, since
+        return max(progress.lag(time.time_ns() // 1_000_000), now - since)
+
+
+class Overview:
+    """One serving process as seen from outside."""
+
+    def __init__(self, service: Service, traffic: Traffic) -> None:
+        self.service, self._traffic, self._lags = service, traffic, Lags()
+        self.failing: Callable[[], list[str]] = list  # what fails beside the answers: set by who knows it
+        self.pages: Sequence[str] = ()  # addresses of others beside the dashboard, likewise
+        self._began = int(time.time() * 1000)
+        self._lock = threading.Lock()
+        self._kept: tuple[float, dict[str, Any]] | None = None
+
+    def now(self) -> dict[str, Any]:
+        """Return everything of this moment; at most once a second anew."""
+        with self._lock:
+            now = time.monotonic()
+            if self._kept is None or now - self._kept[0] > SECONDS_KEPT:
+                self._kept = (now, self.read())
+            return self._kept[1]
+
+    def read(self) -> dict[str, Any]:
+        """Return everything of this moment."""
+        service, log = self.service, self.service.log
+        held, is_led, room = service.host.all(), _or_none(log.is_led), log.room()
+        models = [self._model(each) for each in held]
+        wrong = alarms(
+            is_led=is_led,
+            room=room,
+            seconds_since_full=self._traffic.seconds_since_full(),
+            n_failed=self._traffic.n_failed(),
+            # Where batches have a fixed size, clicks wait on purpose.
+            lags={e.name: m["lag"] for e, m in zip(held, models, strict=True) if e.spec.batch is None},
+            faults={each.name: each.fault for each in held if each.fault is not None},
+            failing=self.failing(),
+        )
+        return {
+            "at": int(time.time() * 1000),
+            "process": {"version": __version__, "pid": os.getpid(), "since": self._began, "pages": list(self.pages)},
+            "compiling": sum(1 for _ in service.host.uncompiled()) if service.settings.compile_first else 0,
+            "alarms": [alarm._asdict() for alarm in wrong],
+            "traffic": self._traffic.now(),
+            "log": {"bytes": _or_none(log.size), "position": _or_none(log.tail), "room": room, "is_led": is_led},
+            "models": models,
+        }
+
+    def _model(self, held: Hosted) -> dict[str, Any]:
+        since = int(time.time()) - (MINUTES_TOLD - 1) * MINUTE
+        spans = (PROGRESS, TOTAL, MINUTE)
+        rows: list[Sums] = _or_none(lambda: self.service.log.sums(spans, since, held.name)) or []
+        progress, total = (next((row.amounts for row in rows if row.span == span), {}) for span in spans[:2])
+        newest = next(reversed(held.published), 0)  # as the log has them: the last is the newest
+        return {
+            "model": held.name,
+            "ranker": held.spec.ranker,
+            "n_features": held.spec.n_features,
+            "places": held.spec.places,
+            "version": held.version,
+            "newest": newest,
+            "pinned": held.pinned,
+            "learned": held.published[newest].learned if newest else 0,
+            "published_at": held.published_at.get(held.version),
+            "newest_at": held.published_at.get(newest),
+            "lag": self._lags.of(held.name, Progress.of(progress)),
+            "total": counters.summary(total) | {"by_place": counters.by_place(total)},
+            # A clock that was set back finds hours of them younger than it asks for: the log's times do not go back.
+            "minutes": [_bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:],
+        }
+
+    def history(self, model: str, span: str) -> list[dict[str, Any]]:
+        """Return the model's minutes or hours, oldest first; the last of them goes on."""
+        rows = self.service.log.sums(SPANS[span], model=model)
+        return [_bucket(row) for row in (rows if span == "minutes" else by_hour(rows))]
+
+    def totals(self) -> dict[str, Amounts]:
+        """Return every model's sums since it was made."""
+        log, models = self.service.log, self.service.host.all()
+        return {row.model: row.amounts for held in models for row in log.sums((TOTAL,), model=held.name)}
+
+
+def _or_none(ask: Callable[[], Any]) -> Any:
+    """Return an answer of the log, or None while it cannot be asked."""
+    try:
+        return ask()
+    except Refused:
+        return None
+
+
+def _bucket(row: Sums) -> dict[str, Any]:
+    return {"start": row.start * 1000, **counters.summary(row.amounts)}

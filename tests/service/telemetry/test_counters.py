@@ -1,0 +1,81 @@
+"""What lists, clicks and learning add to the sums beside the log, and the lag that is read from them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from service_small import clicked, created, impression, shown
+
+from perturank.service.log import Log
+from perturank.service.log.feedback import close_windows
+from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, Progress
+from perturank.service.sealing import fresh
+from perturank.service.telemetry.counters import record_feedback
+from perturank.service.telemetry.overview import Lags
+
+DAY = 86_400_000
+
+
+def totals(log: Log) -> Amounts:
+    return log.sums((TOTAL,), model="m")[0].amounts
+
+
+def progress(log: Log) -> Progress:
+    return Progress.of(log.sums((PROGRESS,), model="m")[0].amounts)
+
+
+def test_clicks_are_counted_at_their_places_once(log: Log) -> None:
+    created(log)
+    name = shown(log)
+    for part in (["b"], ["b", "d"], ["d"]):
+        with log.transaction() as transaction:
+            record_feedback(transaction, "m", name, part, False)
+    counted = totals(log)
+    assert {key: counted[key] for key in counted if key.startswith(("click", "feedback"))} == {
+        "click 2": 1,
+        "click 4": 1,
+        "feedback recorded": 2,
+    }
+
+
+def test_late_and_early_feedback_is_told_apart(log: Log) -> None:
+    created(log)
+    late = shown(log)
+    with log.transaction() as transaction:
+        close_windows(transaction, "m", log.tail())
+        assert record_feedback(transaction, "m", late, ["a"], True) == "late"
+        assert record_feedback(transaction, "m", fresh(log.tail() + 9), ["a"], True) == "early"
+    counted = totals(log)
+    assert (counted["feedback late"], counted["feedback early"]) == (1, 1)
+    assert not any(name.startswith("click") for name in counted)
+
+
+def test_a_clock_set_back_a_day_hides_no_lag(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    clicked(log, shown(log), 0)
+    today, begun = time.time_ns() - DAY * 1_000_000, time.monotonic()
+    monkeypatch.setattr(time, "time_ns", lambda: today)
+    lags, elapsed = Lags(), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: begun + elapsed)
+    assert lags.of("m", progress(log)) == 0
+    elapsed = 40.0
+    assert lags.of("m", progress(log)) == pytest.approx(40)
+    clicked(log, shown(log, impression(1)), 1)  # which does not make the first one younger
+    elapsed = 50.0
+    assert lags.of("m", progress(log)) == pytest.approx(50)
+    with log.transaction() as transaction:
+        transaction.tally.reached["m"] = (progress(log).done, progress(log).since)
+    assert lags.of("m", progress(log)) == 0
+    clicked(log, shown(log, impression(2)), 0)
+    assert lags.of("m", progress(log)) == 0
+    elapsed = 53.0
+    assert lags.of("m", progress(log)) == pytest.approx(3)
+
+
+def test_the_lag_counts_from_before_it_was_first_asked_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log)
+    clicked(log, shown(log), 0)
+    held = progress(log)
+    monkeypatch.setattr(time, "time_ns", lambda: (held.since + 7000) * 1_000_000)
+    assert Lags().of("m", held) == 7
