@@ -37,7 +37,7 @@ from perturank.errors import BadInput
 from perturank.service.api import answers as told
 from perturank.service.api.application import application
 from perturank.service.api.routes import ROUTES, Events
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings

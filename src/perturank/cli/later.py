@@ -17,25 +17,25 @@ __all__ = [
     "clicks",
     "client",
     "cluster",
-    "compacting",
     "corpus",
     "crowd",
     "datasets",
     "driving",
-    "erasing",
     "experiments",
-    "exporting",
     "figures",
     "keys",
+    "learner",
     "local",
+    "log_export",
+    "log_verify",
     "metrics",
     "opening",
     "playing",
     "protocols",
-    "replaying",
+    "replays",
     "report",
     "reproduction",
-    "running",
+    "retention",
     "serving",
     "significance",
     "simulation",
@@ -44,7 +44,6 @@ __all__ = [
     "starting",
     "storage",
     "store",
-    "verifying",
 ]
 
 
@@ -84,18 +83,12 @@ if TYPE_CHECKING:
     from perturank.experiments import protocol as protocols
     from perturank.play import corpus, crowd, playing
     from perturank.results import store
-    from perturank.service import (
-        compacting,
-        erasing,
-        exporting,
-        keys,
-        replaying,
-        running,
-        snapshots,
-        spec,
-        starting,
-        verifying,
-    )
+    from perturank.service import keys, snapshots, spec, starting
+    from perturank.service.learner import export as log_export
+    from perturank.service.learner import process as learner
+    from perturank.service.learner import replay as replays
+    from perturank.service.learner import retention
+    from perturank.service.learner import verify as log_verify
     from perturank.service.log import opening
     from perturank.sweeps import cluster, local
 else:
@@ -109,13 +102,13 @@ else:
     serving = Later("perturank.bench.serving", "service")
     protocols, store = Later("perturank.experiments.protocol"), Later("perturank.results.store")
     cluster, local = Later("perturank.sweeps.cluster"), Later("perturank.sweeps.local")
-    exporting, keys, replaying, running = (
-        Later(f"perturank.service.{name}", "service") for name in ("exporting", "keys", "replaying", "running")
+    keys, snapshots, spec, starting = (
+        Later(f"perturank.service.{name}", "service") for name in ("keys", "snapshots", "spec", "starting")
     )
-    snapshots, spec, starting, verifying = (
-        Later(f"perturank.service.{name}", "service") for name in ("snapshots", "spec", "starting", "verifying")
+    log_export, learner, replays, retention, log_verify = (
+        Later(f"perturank.service.learner.{name}", "service")
+        for name in ("export", "process", "replay", "retention", "verify")
     )
-    compacting, erasing = (Later(f"perturank.service.{name}", "service") for name in ("compacting", "erasing"))
     opening = Later("perturank.service.log.opening", "service")
     corpus, crowd, playing = (Later(f"perturank.play.{name}", "play") for name in ("corpus", "crowd", "playing"))
     client, driving = Later("perturank.client", "service"), Later("perturank.driving", "service")

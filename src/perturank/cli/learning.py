@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perturank import machine
+from perturank.cli.later import learner, replays, snapshots, spec, storage
 from perturank.cli.later import opening as logs
-from perturank.cli.later import replaying, running, snapshots, spec, storage
 from perturank.cli.printing import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.refusals import Refused
-from perturank.service.retention import Retention
+from perturank.service.settings import Retention
 
 if TYPE_CHECKING:
     from perturank.service.log import Log
@@ -47,11 +47,11 @@ def learn(
     retention = Retention.of(keep, keep_impressions)
     opened = logs.open_log(log)
     try:
-        learner = running.learn(opened, once=once, with_parent=with_parent, retention=retention)
+        finished = learner.learn(opened, once=once, with_parent=with_parent, retention=retention)
     finally:
         opened.close()
-    if once and learner is not None:
-        for name, state in learner.states.items():
+    if once and finished is not None:
+        for name, state in finished.states.items():
             to_programs({"model": name, "version": state.version, "learned": state.learned})
 
 
@@ -103,7 +103,7 @@ def replay(
 
 def _write_version(opened: Log, model: str, version: int, out: Path | None) -> None:
     """Rebuild a published version, as the service gives it in a file."""
-    rebuilt = replaying.whole(opened, model, version)
+    rebuilt = replays.rebuild_version(opened, model, version)
     if out is not None:
         _write(snapshots.file_bytes(rebuilt, model, version), out)
     said = {"model": model, "version": version, "digest": snapshots.digest(rebuilt, whole=True).hex()}
@@ -114,8 +114,8 @@ def _write_replayed(
     opened: Log, model: str, at: int | None, instead: Spec | None, verify: bool, out: Path | None
 ) -> None:
     """Follow the log to a position or to its end, and say what was met; what differs is told by the exit code."""
-    report = replaying.rebuilt(opened, model, at=at, instead=instead)
-    whole = report.differs is None and (not verify or replaying.same_as_stored(opened, report))
+    report = replays.rebuild(opened, model, at=at, instead=instead)
+    whole = report.differs is None and (not verify or replays.matches_stored(opened, report))
     state = report.state
     if out is not None:
         _write(snapshots.state_bytes(report.ranker), out)

@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 import typer
 
 from perturank import machine
-from perturank.cli.later import compacting, erasing, exporting, opening, verifying
+from perturank.cli.later import log_export, log_verify, opening, retention
 from perturank.cli.learning import DEFAULT_LOG, KeepImpressions, KeepSpan, LogUrl
 from perturank.cli.printing import table, to_people, to_programs
 from perturank.errors import BadInput
-from perturank.service.retention import Retention
-from perturank.service.settings import without_password
+from perturank.service.settings import Retention, without_password
 
 log_commands = typer.Typer(help="Look into a service's log.", no_args_is_help=True)
 
@@ -29,7 +28,7 @@ def export(
     opened = opening.open_log(log)
     try:
         for record in opened.read(after=after, model=model):
-            to_programs(exporting.exported(record, opened.secret, with_features=features))
+            to_programs(log_export.as_json(record, opened.secret, with_features=features))
     finally:
         opened.close()
 
@@ -39,8 +38,8 @@ def verify(log: LogUrl = DEFAULT_LOG) -> None:
     """Check order, references, feedback and stored versions; exit code 1: something is wrong."""
     opened = opening.open_log(log)
     try:
-        found = list(verifying.faults(opened))
-        n = opened.tail() - compacting.n_removed(opened)
+        found = list(log_verify.faults(opened))
+        n = opened.tail() - retention.n_removed(opened)
     finally:
         opened.close()
     for fault in found:
@@ -59,25 +58,25 @@ def compact(
     wait: Annotated[float, typer.Option(help="Seconds to wait for a learner that is at work.", min=0)] = 60.0,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
 ) -> None:
-    """Make old records into a base, where replay begins; exit code 1: a learner has still to take them out."""
+    """Delete old records and let replay begin at a base; exit code 1: a learner has still to delete them."""
     machine.pin_threads(threads)
-    retention = Retention.of(keep, keep_impressions)
-    if retention is None:
+    kept = Retention.of(keep, keep_impressions)
+    if kept is None:
         raise BadInput("nothing says how much is to be kept", "give --keep 30d or --keep-impressions 100000")
     opened = opening.open_log(log)
     try:
         before = opened.size()
-        names = [model] if model is not None else compacting.known(opened)
+        names = [model] if model is not None else retention.known(opened)
         for name in names:
-            found = compacting.compact(opened, name, retention)
+            found = retention.compact(opened, name, kept)
             about = {"base": found.at, "version": found.version, "learned": found.learned} if found else {"base": None}
             to_programs({"model": name, **about})
-        done = compacting.swept(opened, names, wait)
+        done = retention.finish(opened, dict.fromkeys(names, 0), wait)
         to_programs({"bytes_before": before, "bytes_after": opened.size(), "done": done})
     finally:
         opened.close()
     if not done:
-        typer.echo("another learner is at work: it takes old records out as soon as it can", err=True)
+        typer.echo("another learner is at work: it deletes old records as soon as it can", err=True)
         raise typer.Exit(1)
 
 
@@ -89,17 +88,17 @@ def erase(
     wait: Annotated[float, typer.Option(help="Seconds to wait for a learner that is at work.", min=0)] = 60.0,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
 ) -> None:
-    """Take every impression and click of a source out of the log; exit code 1: a learner has still to do it."""
+    """Delete every impression and click of a source; exit code 1: a learner has still to do it."""
     machine.pin_threads(threads)
     opened = opening.open_log(log)
     try:
-        wishes = erasing.wish(opened, source, model)
-        done = erasing.carried_out(opened, wishes, wait)
+        requests = retention.request_erasure(opened, source, model)
+        done = retention.finish(opened, requests, wait)
     finally:
         opened.close()
-    to_programs({"wishes": wishes, "done": done})
+    to_programs({"wishes": requests, "done": done})
     if not done:
-        typer.echo("another learner is at work: it takes them out as soon as it can", err=True)
+        typer.echo("another learner is at work: it deletes them as soon as it can", err=True)
         raise typer.Exit(1)
 
 
@@ -112,7 +111,7 @@ def show(
     try:
         tail, size = opened.tail(), opened.size()
         listed = table(
-            f"{without_password(log)}: {tail - compacting.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
+            f"{without_password(log)}: {tail - retention.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
             "position",
             "at",
             "model",
@@ -120,7 +119,7 @@ def show(
             "what",
         )
         for record in opened.read(after=max(0, tail - n)):
-            values = exporting.exported(record, opened.secret)
+            values = log_export.as_json(record, opened.secret)
             kept = {k: v for k, v in values.items() if k not in ("position", "at", "model", "kind", "spec", "sum")}
             what = " ".join(f"{key}={value}" for key, value in kept.items())
             listed.add_row(str(values["position"]), values["at"][:19], values["model"], values["kind"], what)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from perturank.service.counting import LEARNED, UPDATE_SECONDS, UPDATES
 from perturank.service.entries import Closed, Feedback, Record
+from perturank.service.learner.state import State
 from perturank.service.log import Transaction
-from perturank.service.state import State
 
 
 class Progress:

@@ -20,7 +20,8 @@ from starlette.testclient import TestClient
 from perturank.service import changing, costing
 from perturank.service.counting import LEARNED
 from perturank.service.entries import Changed, Feedback, Impression
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.state import State
 from perturank.service.log import Log
 from perturank.service.log.effects import close_windows
 from perturank.service.log.sums import MINUTE, TOTAL
@@ -30,7 +31,6 @@ from perturank.service.recent import Recent
 from perturank.service.refusals import NotKnown
 from perturank.service.sampling import Sampler
 from perturank.service.service import Service
-from perturank.service.state import State
 from perturank.service.watching import Watch
 
 MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
