@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import zlib
-
 import pytest
 import small
 from service_small import (
@@ -17,7 +15,6 @@ from service_small import (
     versions,
 )
 
-from perturank import storage
 from perturank.service import snapshots
 from perturank.service.entries import Batch, Closed
 from perturank.service.learner import checkpoint
@@ -158,29 +155,6 @@ def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(
     append(log, Closed(log.tail()))
     second = Learner(log)
     assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
-    assert second.step() == 1
-    assert rebuild(log, "m").differs is None
-
-
-def test_a_state_that_an_earlier_version_stored_reads_again_what_waits(log: Log) -> None:
-    created(log)
-    name = served(log, spec(), 1)
-    lived(log, spec(), 2, 5)
-    first = Learner(log)
-    first.step()
-    with log.transaction() as transaction:
-        give_feedback(transaction, "m", name, [], False)
-    first.close()
-    content = log.stored(snapshots.state_name("m"))
-    assert content is not None
-    arrays, header = storage.unpacked(checkpoint.inflate(content, "it"), "it")
-    del arrays[checkpoint.OPEN]
-    with log.transaction() as transaction:
-        transaction.store(snapshots.state_name("m"), zlib.compress(storage.packed(arrays, header)))
-    second = Learner(log)
-    assert second.position > 0
-    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
-    append(log, Closed(log.tail()))
     assert second.step() == 1
     assert rebuild(log, "m").differs is None
 

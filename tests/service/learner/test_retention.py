@@ -346,9 +346,7 @@ def test_what_an_earlier_version_has_left_is_compacted_on(either: Log) -> None:
     learned(either, spec(), 2)
     found = compacted(either, Retention(impressions=3))
     assert found is not None
-    with (
-        either.transaction() as transaction
-    ):  # it stored states at several versions
+    with either.transaction() as transaction:  # it stored states at several versions
         transaction.store("m/mark/000000000002", b"")
         transaction.remember("m swept", found.at)
         transaction.remember("m swept through", found.through)

@@ -6,6 +6,7 @@ be followed; a record of the log says so. `next` waits to become the base when i
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections import deque
 from typing import Any
@@ -65,6 +66,14 @@ def header(content: bytes, name: str) -> dict[str, Any]:
     return storage.unpacked(inflate(content, name), name)[1]
 
 
+def position(log: Log, name: str) -> int:
+    """Return up to where the state of this name knows the log; 0: there is none, or it is damaged."""
+    content = log.stored(name)
+    with contextlib.suppress(BadInput):
+        return 0 if content is None else int(header(content, name)["at"])
+    return 0
+
+
 def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
     """Return the state of this name; None where there is none, or where it is damaged or ahead of the log."""
     content = log.stored(name)
@@ -82,16 +91,12 @@ def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
             sources=deque(sources, CAP_AMONG),
             **{name: said[name] for name in NUMBERS},
         )
-        waits = None if OPEN not in arrays else msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
+        waits = msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
     except (BadInput, KeyError, msgspec.DecodeError):
         return None
     if snapshots.digest(ranker, whole=True).hex() != said["digest"] or state.at > log.tail():
         return None
-    if waits is not None:
-        state.tracker.waiting, state.queue = waits.waiting, deque(waits.queue)
-    elif said["waiting_from"] is not None:  # stored by an earlier version, which left it to the log
-        for record in log.read(after=said["waiting_from"] - 1, through=state.at, model=model):
-            state.wait(record)  # for the same feedback as when it was stored
+    state.tracker.waiting, state.queue = waits.waiting, deque(waits.queue)
     return state
 
 

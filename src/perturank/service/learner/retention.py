@@ -69,7 +69,7 @@ def compact(
     if content is None and (base is None or base.at < horizon):
         state = replay.follow(log, model, horizon)
         content = None if state.ranker is None else checkpoint.pack(state)
-    elif content is None and base is not None and base.digest:  # an erasure has laid one that is newer than need be
+    elif content is None and base is not None and base.digest:  # after an erasure it is newer than need be
         content = log.stored(snapshots.base_name(model)) or b""
     return promote(log, model, content, max(horizon, base.at if base is not None else 0), horizon, guard)
 
@@ -94,32 +94,31 @@ def n_between(then: Snapshot, now: Snapshot) -> int:
 
 
 def promote(
-    log: Log, model: str, content: bytes | None, at: int, horizon: int, guard: Guard | None = None, erases: bool = False
+    log: Log, model: str, content: bytes | None, at: int, horizon: int, guard: Guard | None = None
 ) -> Compacted | None:
     """Make a stored state the base of a model, and let records up to the horizon be deleted; None: nothing changes.
 
-    Without content the model was deleted, and its base is empty at this position. `erases`: the learner's own state
-    is deleted too, which may hold clicks of a source that is to be erased.
+    Without content the model was deleted, and its base is empty at this position.
     """
-    said: dict[str, Any] = {} if content is None else checkpoint.header(content, f"the base of model {model!r}")
-    at, waiting = said.get("at", at), said.get("waiting_from")
+    header: dict[str, Any] = {} if content is None else checkpoint.header(content, f"the base of model {model!r}")
+    at, waiting = header.get("at", at), header.get("waiting_from")
+    is_behind = checkpoint.position(log, snapshots.state_name(model)) <= at
     with log.transaction() as transaction:
         if guard is not None:
             guard(transaction)
         base = _entry(transaction.newest(model, Compacted))
-        published = versions.newest(log, model, 1, at)
-        version = said["version"] + bool(said["unpublished"]) if said else 0
+        version = header["version"] + bool(header["unpublished"]) if header else 0
         if (base is not None and base.at > at) or _is_contradicted(log, model, at, version):
             return None
-        if not said and published:
-            version = published[0].snapshot.version  # should the model come back, its versions count on
+        if not header:  # should the model come back, its versions count on
+            version = max((each.snapshot.version for each in versions.newest(log, model, 1, at)), default=0)
         through = max(min(horizon, at if waiting is None else waiting - 1), 0 if base is None else base.through)
-        entry = Compacted(at, through, version, said.get("learned", 0), bytes.fromhex(said.get("digest", "")))
+        entry = Compacted(at, through, version, header.get("learned", 0), bytes.fromhex(header.get("digest", "")))
         if entry == base:
             return None
         transaction.append(model, entry)
         _store(log, transaction, model, content, at)
-        if erases:
+        if is_behind:  # it is of no more use, and may hold clicks of a source that is to be erased
             transaction.remove(snapshots.state_name(model))
     return entry
 
@@ -163,7 +162,7 @@ def erase(log: Log, state: State, guard: Guard, retention: Retention | None = No
     """
     horizon = None if retention is None else _horizon(log, state.model, retention)
     content = None if state.ranker is None else checkpoint.pack(state)
-    promote(log, state.model, content, state.at, horizon or 0, guard, erases=True)
+    promote(log, state.model, content, state.at, horizon or 0, guard)
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ def delete(log: Log, model: str, guard: Guard, through: int | None = None) -> It
     """Delete what the newest base up to a position makes superfluous; yield after each page how many records went."""
     found = next(iter(log.newest(model, Compacted, 1, through)), None)
     base = _entry(found)
-    if found is None or base is None or found.position <= _done(log, model):
+    if found is None or base is None or found.position <= _deleted_for(log, model):
         return
     goes = _superfluous(log, model, base)
     records = log.read(through=goes.through, model=model)
@@ -216,7 +215,7 @@ def delete(log: Log, model: str, guard: Guard, through: int | None = None) -> It
         yield _cut(log, old, guard) if old else 0
     with log.transaction() as transaction:
         guard(transaction)
-        transaction.remember(_deleted(model), found.position)
+        transaction.remember(_name(model), found.position)
     while log.give_back():
         yield 0
 
@@ -231,7 +230,7 @@ def _cut(log: Log, records: Sequence[Record], guard: Guard) -> int:
     return n
 
 
-def _deleted(model: str) -> str:
+def _name(model: str) -> str:
     """Return the name for the position of the record of the last base for which everything is deleted.
 
     Earlier versions remembered a smaller position there, so that what they have deleted is looked through once more.
@@ -239,9 +238,9 @@ def _deleted(model: str) -> str:
     return f"{model} swept"
 
 
-def _done(log: Log, model: str) -> int:
+def _deleted_for(log: Log, model: str) -> int:
     with log.transaction() as transaction:
-        return transaction.remembered(_deleted(model))
+        return transaction.remembered(_name(model))
 
 
 def _entry(record: Record | None) -> Compacted | None:
@@ -254,7 +253,7 @@ def is_done(log: Log, model: str, request: int = 0) -> bool:
     base = _entry(newest)
     if newest is None or base is None:
         return request == 0
-    return base.at >= request and newest.position <= _done(log, model)
+    return base.at >= request and newest.position <= _deleted_for(log, model)
 
 
 def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
@@ -281,7 +280,7 @@ def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
 
 
 class Next(NamedTuple):
-    """The state of a model that is to be the next base."""
+    """What is to be known of the state that was stored as a model's next base."""
 
     version: int
     when: int
@@ -290,7 +289,7 @@ class Next(NamedTuple):
 
     @classmethod
     def of(cls, state: State) -> Next:
-        """Return what is to be known of a state that is stored as the next base."""
+        """Return that of a state."""
         return cls(state.version, state.when, state.learned, state.generation)
 
 
@@ -341,8 +340,8 @@ class Housekeeper:
         content = self._log.stored(name) if model not in self._next else None
         with contextlib.suppress(BadInput):  # what is damaged is replaced below
             if content is not None:
-                said = checkpoint.header(content, name)
-                self._next[model] = Next(*(said[field] for field in Next._fields))
+                header = checkpoint.header(content, name)
+                self._next[model] = Next(*(header[field] for field in Next._fields))
             held = self._next.get(model)
             if held is not None:
                 n_learned = state.learned_since(held.generation, held.learned)
@@ -351,11 +350,12 @@ class Housekeeper:
             content = self._log.stored(name) or self._log.stored(snapshots.base_name(model))
             if content is not None:
                 base = compact(self._log, model, retention, self._guard, content)
+        content = checkpoint.pack(state)  # before others must wait
         with self._log.transaction() as transaction:
             self._guard(transaction)
             if changing.current(transaction, model) is None:
                 return base  # deleted meanwhile, with all that was stored for it
-            transaction.store(name, checkpoint.pack(state))
+            transaction.store(name, content)
         self._next[model] = Next.of(state)
         return base
 

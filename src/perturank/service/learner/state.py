@@ -187,12 +187,6 @@ class State:
                 if snapshot.generation == self.generation:
                     self.unpublished = False
                     self._keep(snapshot.version)
-            case _:
-                self.wait(record)
-
-    def wait(self, record: Record) -> None:
-        """Take what a record says of impressions: shown, clicked, closed, erased."""
-        match record.entry:
             case Impression(generation=generation) if generation != self.generation:
                 return
             case Erased(source=source):
