@@ -10,13 +10,13 @@ import numpy as np
 from perturank.core import Query
 from perturank.service import snapshots
 from perturank.service.entries import Changed, Entry, Impression, Snapshot
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import rebuild
 from perturank.service.log import Log
 from perturank.service.log.feedback import give_feedback
 from perturank.service.packing import packed
-from perturank.service.replaying import rebuilt
-from perturank.service.retention import Retention
 from perturank.service.sealing import fresh
+from perturank.service.settings import Retention
 from perturank.service.spec import Spec, checked_spec
 from perturank.wire.specification import SpecRequest
 
@@ -137,4 +137,4 @@ def must_be_learned_anew(log: Log, waiting: bytes) -> None:
     learner = Learner(log)
     clicked(log, waiting, 1)
     assert learner.step() == 1
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None

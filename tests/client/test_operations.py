@@ -33,7 +33,7 @@ from perturank.client.operations import Operation, Operations
 from perturank.errors import BadInput
 from perturank.service.http.app import application
 from perturank.service.http.routes import ROUTES, Events
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings

@@ -25,7 +25,7 @@ from perturank.play.models import LEARNING
 from perturank.play.playing import Playing, Wish
 from perturank.play.searching import SearchBox
 from perturank.service.http.app import application
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.refusals import Refused
 from perturank.service.service import Service

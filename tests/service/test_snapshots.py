@@ -13,7 +13,7 @@ from service_small import created, learned, lived, spec
 from perturank.catalogue import rankers
 from perturank.service import snapshots
 from perturank.service.entries import Changed, Pinned
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
 from perturank.service.log import Log
 from perturank.service.snapshots import KEPT, SHARE, kept
 from perturank.service.spec import Spec

@@ -11,9 +11,9 @@ from service_small import N_FEATURES, PLACES, append, bits, created, learned, sp
 
 from perturank.catalogue import published
 from perturank.service.entries import Changed, decoded, encoded
+from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.log import Log
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.replaying import rebuilt, same_as_stored
 from perturank.service.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.spec import Spec, checked_spec
@@ -124,9 +124,9 @@ def test_an_early_log_is_learned_and_replayed_to_the_bits_of_its_ranker(early: L
     same = Spec(**WORDS, ranker="p2neurrank", settings=SETTINGS | {"floor": 0.0})
     append(log, Changed(0, same))
     assert bits(learned(early, same, 2)) == bits(learned(log, same, 2))
-    report = rebuilt(early, "m")
+    report = rebuild(early, "m")
     assert (report.checked, report.differs) == (2, None)
-    assert same_as_stored(early, report)
+    assert matches_stored(early, report)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.refusals import Refused
-from perturank.service.retention import Retention
+from perturank.service.settings import Retention
 
 if TYPE_CHECKING:
     from perturank.service.log import Log
@@ -40,7 +40,7 @@ def learn(
 ) -> None:
     """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
     machine.pin_threads(threads)
-    from perturank.service import running
+    from perturank.service.learner import process
     from perturank.service.log import open_log
 
     if not once:
@@ -48,11 +48,11 @@ def learn(
     retention = Retention.of(keep, keep_impressions)
     opened = open_log(log)
     try:
-        learner = running.learn(opened, once=once, with_parent=with_parent, retention=retention)
+        finished = process.learn(opened, once=once, with_parent=with_parent, retention=retention)
     finally:
         opened.close()
-    if once and learner is not None:
-        for name, state in learner.states.items():
+    if once and finished is not None:
+        for name, state in finished.states.items():
             to_programs({"model": name, "version": state.version, "learned": state.learned})
 
 
@@ -107,9 +107,10 @@ def replay(
 
 def _write_version(opened: Log, model: str, version: int, out: Path | None) -> None:
     """Rebuild a published version, as the service gives it in a file."""
-    from perturank.service import replaying, snapshots
+    from perturank.service import snapshots
+    from perturank.service.learner import replay as replays
 
-    rebuilt = replaying.whole(opened, model, version)
+    rebuilt = replays.rebuild_version(opened, model, version)
     if out is not None:
         _write(snapshots.file_bytes(rebuilt, model, version), out)
     said = {"model": model, "version": version, "digest": snapshots.digest(rebuilt, whole=True).hex()}
@@ -120,10 +121,11 @@ def _write_replayed(
     opened: Log, model: str, at: int | None, instead: Spec | None, verify: bool, out: Path | None
 ) -> None:
     """Follow the log to a position or to its end, and say what was met; what differs is told by the exit code."""
-    from perturank.service import replaying, snapshots
+    from perturank.service import snapshots
+    from perturank.service.learner import replay as replays
 
-    report = replaying.rebuilt(opened, model, at=at, instead=instead)
-    whole = report.differs is None and (not verify or replaying.same_as_stored(opened, report))
+    report = replays.rebuild(opened, model, at=at, instead=instead)
+    whole = report.differs is None and (not verify or replays.matches_stored(opened, report))
     state = report.state
     if out is not None:
         _write(snapshots.state_bytes(report.ranker), out)

@@ -10,8 +10,7 @@ from perturank import machine
 from perturank.cli.console import table, to_people, to_programs
 from perturank.cli.learn import DEFAULT_LOG, KeepImpressions, KeepSpan, LogUrl
 from perturank.errors import BadInput
-from perturank.service.retention import Retention
-from perturank.service.settings import without_password
+from perturank.service.settings import Retention, without_password
 
 log_commands = typer.Typer(help="Look into a service's log.", no_args_is_help=True)
 
@@ -25,13 +24,13 @@ def export(
     features: Annotated[bool, typer.Option("--features", help="With the shown documents' features.")] = False,
 ) -> None:
     """Print every record in order."""
-    from perturank.service import exporting
+    from perturank.service.learner import export as log_export
     from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
         for record in opened.read(after=after, model=model):
-            to_programs(exporting.exported(record, opened.secret, with_features=features))
+            to_programs(log_export.as_json(record, opened.secret, with_features=features))
     finally:
         opened.close()
 
@@ -39,13 +38,14 @@ def export(
 @log_commands.command("verify")
 def verify(log: LogUrl = DEFAULT_LOG) -> None:
     """Check order, references, feedback and stored versions; exit code 1: something is wrong."""
-    from perturank.service import compacting, verifying
+    from perturank.service.learner import retention
+    from perturank.service.learner import verify as log_verify
     from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
-        found = list(verifying.faults(opened))
-        n = opened.tail() - compacting.n_removed(opened)
+        found = list(log_verify.faults(opened))
+        n = opened.tail() - retention.n_removed(opened)
     finally:
         opened.close()
     for fault in found:
@@ -64,28 +64,28 @@ def compact(
     wait: Annotated[float, typer.Option(help="Seconds to wait for a learner that is at work.", min=0)] = 60.0,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
 ) -> None:
-    """Make old records into a base, where replay begins; exit code 1: a learner has still to take them out."""
+    """Delete old records and let replay begin at a base; exit code 1: a learner has still to delete them."""
     machine.pin_threads(threads)
-    from perturank.service import compacting
+    from perturank.service.learner import retention
     from perturank.service.log import open_log
 
-    retention = Retention.of(keep, keep_impressions)
-    if retention is None:
+    kept = Retention.of(keep, keep_impressions)
+    if kept is None:
         raise BadInput("nothing says how much is to be kept", "give --keep 30d or --keep-impressions 100000")
     opened = open_log(log)
     try:
         before = opened.size()
-        names = [model] if model is not None else compacting.known(opened)
+        names = [model] if model is not None else retention.known(opened)
         for name in names:
-            found = compacting.compact(opened, name, retention)
+            found = retention.compact(opened, name, kept)
             about = {"base": found.at, "version": found.version, "learned": found.learned} if found else {"base": None}
             to_programs({"model": name, **about})
-        done = compacting.swept(opened, names, wait)
+        done = retention.finish(opened, dict.fromkeys(names, 0), wait)
         to_programs({"bytes_before": before, "bytes_after": opened.size(), "done": done})
     finally:
         opened.close()
     if not done:
-        typer.echo("another learner is at work: it takes old records out as soon as it can", err=True)
+        typer.echo("another learner is at work: it deletes old records as soon as it can", err=True)
         raise typer.Exit(1)
 
 
@@ -97,20 +97,20 @@ def erase(
     wait: Annotated[float, typer.Option(help="Seconds to wait for a learner that is at work.", min=0)] = 60.0,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
 ) -> None:
-    """Take every impression and click of a source out of the log; exit code 1: a learner has still to do it."""
+    """Delete every impression and click of a source; exit code 1: a learner has still to do it."""
     machine.pin_threads(threads)
-    from perturank.service import erasing
+    from perturank.service.learner import retention
     from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
-        wishes = erasing.wish(opened, source, model)
-        done = erasing.carried_out(opened, wishes, wait)
+        requests = retention.request_erasure(opened, source, model)
+        done = retention.finish(opened, requests, wait)
     finally:
         opened.close()
-    to_programs({"wishes": wishes, "done": done})
+    to_programs({"wishes": requests, "done": done})
     if not done:
-        typer.echo("another learner is at work: it takes them out as soon as it can", err=True)
+        typer.echo("another learner is at work: it deletes them as soon as it can", err=True)
         raise typer.Exit(1)
 
 
@@ -119,14 +119,15 @@ def show(
     log: LogUrl = DEFAULT_LOG, n: Annotated[int, typer.Option(help="The last so many records.", min=1)] = 20
 ) -> None:
     """Print the last records and how many there are of each kind."""
-    from perturank.service import compacting, exporting
+    from perturank.service.learner import export as log_export
+    from perturank.service.learner import retention
     from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
         tail, size = opened.tail(), opened.size()
         listed = table(
-            f"{without_password(log)}: {tail - compacting.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
+            f"{without_password(log)}: {tail - retention.n_removed(opened):,} records, {size / 1e6:,.1f} MB",
             "position",
             "at",
             "model",
@@ -134,7 +135,7 @@ def show(
             "what",
         )
         for record in opened.read(after=max(0, tail - n)):
-            values = exporting.exported(record, opened.secret)
+            values = log_export.as_json(record, opened.secret)
             kept = {k: v for k, v in values.items() if k not in ("position", "at", "model", "kind", "spec", "sum")}
             what = " ".join(f"{key}={value}" for key, value in kept.items())
             listed.add_row(str(values["position"]), values["at"][:19], values["model"], values["kind"], what)

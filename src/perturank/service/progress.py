@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from perturank.service.entries import Closed, Feedback, Record
+from perturank.service.learner.state import State
 from perturank.service.log import Transaction
-from perturank.service.state import State
 from perturank.service.telemetry.counters import LEARNED, UPDATE_SECONDS, UPDATES
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from perturank.core import KeepsLimits
 from perturank.service import changing, listing, snapshots
+from perturank.service.children import VersionFiles
 from perturank.service.entries import Changed, Impression, Record
-from perturank.service.filing import Filing
 from perturank.service.hosting import Host, Hosted
 from perturank.service.log import Log, Transaction
 from perturank.service.log.feedback import Status, close_windows
@@ -53,7 +53,7 @@ class Service:
         self.windows = Windows()
         self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
         self._reading, self._closed = threading.RLock(), False
-        self._filing = Filing(log.url, self.stopping)
+        self._files = VersionFiles(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
         for held in self.host.all():  # what was shown before we started
@@ -215,7 +215,7 @@ class Service:
         """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""
         held = self.host.get(model)
         if history and held.version and snapshots.has_history(held.ranker):
-            return self._filing.whole(model, held.version)
+            return self._files.make(model, held.version)
         return snapshots.file_bytes(held.ranker, model, held.version, history=history)
 
     def close(self) -> None:

@@ -32,14 +32,9 @@ def base_name(model: str) -> str:
     return f"{model}/base"
 
 
-def mark_prefix(model: str) -> str:
-    """Return how the names of states begin that may become the base; they sort as versions do."""
-    return f"{model}/mark/"
-
-
-def mark_name(model: str, version: int) -> str:
-    """Return the name of the state in which a version was published."""
-    return f"{mark_prefix(model)}{version:012d}"
+def next_name(model: str) -> str:
+    """Return the name under which the state is stored that is to be the next base."""
+    return f"{model}/next"
 
 
 def has_history(ranker: Ranker) -> bool:

@@ -139,7 +139,7 @@ def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
     pause = SECONDS_TO_START_AGAIN
     while not stopping.is_set():
         try:
-            child = children.started(*words, log=settings.log)
+            child = children.start(*words, log=settings.log)
         except OSError as error:  # too many files or processes, too little memory: it may pass
             logger.error("the learner cannot be started (%s); it is tried again in %g seconds", error, pause)
             stopping.wait(pause)

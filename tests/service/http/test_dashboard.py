@@ -20,7 +20,8 @@ from starlette.testclient import TestClient
 
 from perturank.service import changing
 from perturank.service.entries import Changed, Feedback, Impression
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.state import State
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows
 from perturank.service.log.sqlite import SqliteLog
@@ -28,7 +29,6 @@ from perturank.service.log.sums import MINUTE, TOTAL
 from perturank.service.refusals import NotKnown
 from perturank.service.sampler import Sampler
 from perturank.service.service import Service
-from perturank.service.state import State
 from perturank.service.telemetry import cost
 from perturank.service.telemetry.counters import LEARNED
 from perturank.service.telemetry.overview import Overview

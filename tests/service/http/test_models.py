@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from perturank import storage
 from perturank.core import Interaction, Query
 from perturank.service import snapshots
-from perturank.service.learner import Learner
+from perturank.service.learner.learner import Learner
 from perturank.service.service import Service
 from perturank.wire.specification import SpecRequest
 

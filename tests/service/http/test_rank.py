@@ -19,13 +19,13 @@ from starlette.testclient import TestClient
 
 from perturank.service.entries import Impression
 from perturank.service.http.rank import Lists
-from perturank.service.learner import Learner
-from perturank.service.replaying import rebuilt
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import rebuild
+from perturank.service.learner.verify import faults
 from perturank.service.sealing import fresh, sealed
 from perturank.service.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.service.telemetry.recent import Recent
-from perturank.service.verifying import faults
 from perturank.wire.answers import Explained
 
 SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}
@@ -83,7 +83,7 @@ def test_rank_show_click_learn(http: TestClient, service: Service) -> None:
     assert learner.step() == 1
     service.refresh()
     assert rank(http)["version"] == 1
-    assert rebuilt(service.log, "m").differs is None
+    assert rebuild(service.log, "m").differs is None
 
 
 def test_the_impression_holds_the_shown_documents_and_nothing_else(http: TestClient, service: Service) -> None:
@@ -334,7 +334,7 @@ def test_a_clock_set_back_a_day_changes_nothing(
     assert learner.step() == 2
     assert rank(http, mode="exploit")["version"] <= 1
     assert list(faults(service.log)) == []
-    assert rebuilt(service.log, "m").differs is None
+    assert rebuild(service.log, "m").differs is None
     ages = [float(line.split()[1]) for line in http.get("/metrics").text.splitlines() if "age_seconds{" in line]
     assert all(age >= 0 for age in ages)
 

@@ -20,15 +20,15 @@ from service_small import created, impression, lived, shown, spec
 from perturank.errors import BadInput
 from perturank.service import snapshots
 from perturank.service.entries import Snapshot
-from perturank.service.learner import Learner
+from perturank.service.learner.checkpoint import load
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import rebuild, recall_from
+from perturank.service.learner.verify import faults
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.sql import SqlTransaction
 from perturank.service.log.sqlite import WAL_BYTES, SqliteLog
 from perturank.service.refusals import LogFull
-from perturank.service.replaying import rebuilt, recalled
-from perturank.service.resuming import restored
 from perturank.service.sealing import fresh
-from perturank.service.verifying import faults
 
 
 def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_is_room(small_disk: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_wal_file_torn_at_any_byte_opens_at_the_last_whole_transaction(
         assert list(faults(log)) == []
         versions = [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
         assert snapshots.versions(log, "m") == versions  # none is ahead of the log
-        state = restored(log, "m", recalled(log), snapshots.state_name("m"))
+        state = load(log, "m", recall_from(log), snapshots.state_name("m"))
         assert state is None or state.at <= tail
 
 
@@ -145,8 +145,8 @@ def test_what_is_left_of_a_torn_log_is_learned_to_the_same_bits(lived_log: Notin
     log = SqliteLog(tmp_path / "log.db")
     learner = Learner(log)
     learner.step()
-    assert rebuilt(log, "m").differs is None
-    assert rebuilt(log, "m").checked > 0
+    assert rebuild(log, "m").differs is None
+    assert rebuild(log, "m").checked > 0
     log.close()
 
 

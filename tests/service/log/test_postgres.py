@@ -15,13 +15,13 @@ from service_small import created, lived, shown, spec
 
 from perturank.errors import BadInput
 from perturank.service.entries import Pinned, Snapshot
-from perturank.service.leading import EPOCH, Superseded
-from perturank.service.learner import Learner
+from perturank.service.learner.lead import EPOCH, Superseded
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import rebuild
 from perturank.service.log import open_log, postgres
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.postgres import PostgresLog, reason
 from perturank.service.refusals import NotReady
-from perturank.service.replaying import rebuilt
 
 
 def test_positions_follow_the_order_of_commits(database: Database) -> None:
@@ -133,7 +133,7 @@ def test_one_learner_leads_and_another_takes_over_when_its_connection_ends(datab
     assert new.step() == 2
     versions = [record.entry for record in other.rare() if isinstance(record.entry, Snapshot)]
     assert [(each.version, each.epoch) for each in versions] == [(1, 2)]
-    assert rebuilt(other, "m").differs is None
+    assert rebuild(other, "m").differs is None
     one.close()
     other.close()
 

@@ -21,8 +21,8 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
-from perturank.service.exporting import exported
-from perturank.service.learner import Learner
+from perturank.service.learner.export import as_json
+from perturank.service.learner.learner import Learner
 from perturank.service.log import Log
 from perturank.service.sealing import sealed
 
@@ -47,7 +47,7 @@ def test_every_record_is_one_json_object_in_order(log: Log) -> None:
     name = shown(log, impression(generation=position))
     clicked(log, name, 2)
     Learner(log).step()
-    objects = [exported(record, log.secret) for record in log.read()]
+    objects = [as_json(record, log.secret) for record in log.read()]
     assert json.loads(json.dumps(objects, allow_nan=False)) == objects
     assert [each["position"] for each in objects] == [1, 2, 3, 4, 5]
     assert [each["kind"] for each in objects] == ["changed", "impression", "feedback", "batch", "snapshot"]
@@ -67,22 +67,22 @@ def test_features_come_when_asked_for(log: Log) -> None:
         transaction.append("m", Closed(1))
         transaction.append("m", Batch(1, 0, [b"123456789012"]))
     record, closed, batch = log.read()
-    assert "features" not in exported(record, log.secret)
-    assert len(exported(record, log.secret, with_features=True)["features"]) == 4
-    assert exported(closed, log.secret)["through"] == 1
-    assert exported(batch, log.secret)["skipped"] == [sealed(b"123456789012", "m", log.secret)]
+    assert "features" not in as_json(record, log.secret)
+    assert len(as_json(record, log.secret, with_features=True)["features"]) == 4
+    assert as_json(closed, log.secret)["through"] == 1
+    assert as_json(batch, log.secret)["skipped"] == [sealed(b"123456789012", "m", log.secret)]
 
 
 def test_position_kind_model_and_time_are_the_records_whatever_its_entry_holds() -> None:
     assert [type(entry) for entry in OF_EACH_KIND] == list(KINDS)
     for entry in OF_EACH_KIND:
-        line = exported(Record(99, 1_700_000_000_123, "m", b"123456789012", entry), b"secret")
+        line = as_json(Record(99, 1_700_000_000_123, "m", b"123456789012", entry), b"secret")
         assert (line["position"], line["kind"], line["model"]) == (99, type(entry).__name__.lower(), "m")
         assert line["at"] == "2023-11-14T22:13:20.123+00:00"
         assert line["impression"] == sealed(b"123456789012", "m", b"secret")
 
 
 def test_where_a_base_ends_has_a_name_of_its_own() -> None:
-    line = exported(Record(99, 0, "m", None, Compacted(7, 5, 2, 3, b"d")), b"secret")
+    line = as_json(Record(99, 0, "m", None, Compacted(7, 5, 2, 3, b"d")), b"secret")
     said = {name: line[name] for name in ("base_at", "through", "version", "learned", "digest")}
     assert said == {"base_at": 7, "through": 5, "version": 2, "learned": 3, "digest": b"d".hex()}

@@ -6,14 +6,14 @@ import threading
 
 from perturank import machine
 from perturank.core import Ranker
-from perturank.service import lessons
-from perturank.service.learner import Learner
-from perturank.service.state import State
+from perturank.service.learner import update
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.state import State
 
 Kind = tuple[str, str, int, int]
 
 
-class Foresight:
+class Precompiler:
     """Compiles, in a thread of its own, the program that a model will need next."""
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class Foresight:
             life = state.model, state.generation
             if state.spec is None or state.ranker is None or state.learned < self._next.get(life, 0):
                 continue
-            self._next[life] = state.learned + lessons.ahead(state.learned) // 2
-            ranker = lessons.foreseen(state.ranker, state.learned, state.spec.places)
-            program = lessons.shapes(ranker), _kind(state)
+            self._next[life] = state.learned + update.n_ahead(state.learned) // 2
+            ranker = update.with_room_ahead(state.ranker, state.learned, state.spec.places)
+            program = update.shapes(ranker), _kind(state)
             if program not in self._prepared:
                 self._prepared.add(program)
-                needed = lessons.roomy(state.ranker, 1, state.learned, state.spec.places)
-                self._awaited = _kind(state) if lessons.shapes(needed) == lessons.shapes(ranker) else None
+                needed = update.with_room(state.ranker, 1, state.learned, state.spec.places)
+                self._awaited = _kind(state) if update.shapes(needed) == update.shapes(ranker) else None
                 self._begin(ranker, state.spec.seed, state.spec.places)
                 return
 
@@ -63,5 +63,5 @@ def _kind(state: State) -> Kind | None:
 
 
 def _prepare(ranker: Ranker, seed: int, places: int) -> None:
-    lessons.prepare(ranker, seed, places)
+    update.prepare(ranker, seed, places)
     machine.give_memory_back()

@@ -25,19 +25,19 @@ from service_small import (
 
 from perturank.core import LEARNING, Interaction, Query, streams
 from perturank.service import changing, snapshots
-from perturank.service import learner as learning
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack
-from perturank.service.keeping import Keeper
-from perturank.service.leading import Superseded
-from perturank.service.learner import Learner
-from perturank.service.lessons import roomy
+from perturank.service.learner import learner as learning
+from perturank.service.learner.lead import Superseded
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import matches_stored, rebuild, rebuild_version
+from perturank.service.learner.retention import Housekeeper
+from perturank.service.learner.state import State
+from perturank.service.learner.update import with_room
 from perturank.service.log import Log
 from perturank.service.log.feedback import give_feedback
 from perturank.service.refusals import NotReady
-from perturank.service.replaying import rebuilt, same_as_stored, whole
-from perturank.service.retention import Retention
 from perturank.service.sealing import source_seal
-from perturank.service.state import State
+from perturank.service.settings import Retention
 
 MODELS = ["pdgd-linear", "p2headrank", "p2neurrank", "p2linrank", "dbgd-linear"]
 
@@ -50,9 +50,9 @@ def test_a_replay_meets_every_bit_of_every_version(log: Log, ranker: str) -> Non
     for start in (0, 3, 8):
         lived(log, chosen, 3 + start // 3, start)
         assert learner.step() == 3 + start // 3
-    report = rebuilt(log, "m")
+    report = rebuild(log, "m")
     assert (report.checked, report.differs) == (3, None)
-    assert same_as_stored(log, report)
+    assert matches_stored(log, report)
     assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
 
 
@@ -78,7 +78,7 @@ def test_one_list_at_a_time_is_what_the_library_learns(log: Log) -> None:
     for seed in range(3):
         lived(log, chosen, 1, seed)
         assert learner.step() == 1
-    by_hand, start = roomy(chosen.start(), 1, 0, PLACES), chosen.start()
+    by_hand, start = with_room(chosen.start(), 1, 0, PLACES), chosen.start()
     for seed in range(3):
         query = Query.of(rows(6, seed))
         ranking = start.rank(query, jax.random.key(seed), PLACES)
@@ -114,7 +114,7 @@ def test_a_changed_ranker_starts_anew_and_old_impressions_are_not_learned(log: L
     lived(log, spec(), 1, 11, generation=learner.states["m"].generation)
     assert learner.step() == 1
     assert versions(log) == [1, 2]
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_changed_window_keeps_what_was_learned(log: Log) -> None:
@@ -143,7 +143,7 @@ def test_a_roll_back_returns_to_the_bits_of_a_version_and_goes_on_from_there(log
     assert versions(log) == [1, 2, 3]
     lived(log, spec(), 1, 9)
     learner.step()
-    report = rebuilt(log, "m")
+    report = rebuild(log, "m")
     assert (report.checked, report.differs) == (4, None)
 
 
@@ -166,10 +166,10 @@ def test_a_replay_over_many_roll_backs_learns_every_batch_once(log: Log, monkeyp
         assert n == turn
     assert not learner.states["m"].kept  # rankers can be large
     n = 0
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
     assert n == 6
     n = 0
-    assert snapshots.digest(whole(log, "m", 12), whole=True) == bits(learner)
+    assert snapshots.digest(rebuild_version(log, "m", 12), whole=True) == bits(learner)
     assert n == 6
 
 
@@ -183,12 +183,12 @@ def test_a_roll_back_leads_to_before_a_stored_state(log: Log) -> None:
         append(log, RolledBack(version))
         learner.step()
     assert versions(log) == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert snapshots.digest(whole(log, "m", 8), whole=True) == bits(learner)
+    assert snapshots.digest(rebuild_version(log, "m", 8), whole=True) == bits(learner)
     again = Learner(log)
     assert again.states["m"].version == 2
     again.catch_up()
     assert bits(again) == bits(learner)
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_an_imported_ranker_is_learned_on(log: Log) -> None:
@@ -202,7 +202,7 @@ def test_an_imported_ranker_is_learned_on(log: Log) -> None:
     assert bits(learner) == snapshots.digest(other, whole=True)
     lived(log, spec(), 1)
     learner.step()
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_deleted_model_learns_no_more_and_its_versions_count_on(log: Log) -> None:
@@ -228,7 +228,7 @@ def test_a_learner_that_has_not_seen_a_model_deleted_stores_nothing_for_it(log: 
     with log.transaction() as transaction:
         changing.delete(transaction, "m")
     learner.close()
-    Keeper(log, Retention(impressions=1), lambda transaction: None).look(list(learner.states.values()))
+    Housekeeper(log, Retention(impressions=1), lambda transaction: None).look(list(learner.states.values()))
     assert log.names("") == []
 
 
@@ -244,7 +244,7 @@ def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> Non
     assert learner.step() == 8
     batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
     assert batches == [Batch(batches[0].through, 8, names[2:4], is_counted=True)]
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_shadow_lists_teach_only_those_that_need_no_memo(log: Log) -> None:
@@ -265,14 +265,14 @@ def test_a_replay_stops_at_a_position_or_runs_under_another_ranker(log: Log, tmp
     first, end = bits(learner), log.tail()
     lived(log, spec("p2linrank"), 3, 5)
     learner.step()
-    past = rebuilt(log, "m", at=end).state.ranker
+    past = rebuild(log, "m", at=end).state.ranker
     assert past is not None
     assert snapshots.digest(past, whole=True) == first
-    other = rebuilt(log, "m", instead=spec("pdgd-linear")).state
+    other = rebuild(log, "m", instead=spec("pdgd-linear")).state
     assert (type(other.ranker).__name__, other.learned) == ("PDGD", 6)
     assert snapshots.digest(other.ranker) != snapshots.digest(spec("pdgd-linear").start())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cannot learn from lists that it has not drawn itself"):
-        rebuilt(log, "m", instead=spec("dbgd-linear"))
+        rebuild(log, "m", instead=spec("dbgd-linear"))
 
 
 def test_more_impressions_than_fit_a_compiled_call_are_all_learned(log: Log) -> None:
@@ -280,7 +280,7 @@ def test_more_impressions_than_fit_a_compiled_call_are_all_learned(log: Log) -> 
     lived(log, spec(), 70)
     learner = Learner(log)
     assert learner.step() == 70
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_batches_of_a_fixed_size_wait_until_they_are_whole(log: Log) -> None:
@@ -291,7 +291,7 @@ def test_batches_of_a_fixed_size_wait_until_they_are_whole(log: Log) -> None:
     assert [record.entry.n for record in log.rare() if isinstance(record.entry, Batch)] == [3, 3]
     lived(log, spec(), 2, 7)
     assert learner.step() == 3
-    report = rebuilt(log, "m")
+    report = rebuild(log, "m")
     assert report.differs is None
     assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
 
@@ -306,7 +306,7 @@ def test_batches_of_a_fixed_size_and_the_cap_hold_where_a_window_closes_over_man
     batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
     assert [(batch.n, batch.skipped) for batch in batches] == [(2, names[2:3]), (0, names[3:6]), (2, names[6:7])]
     assert len(learner.states["m"].queue) == 1
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_backlog_is_learned_in_steps_each_with_its_version(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +315,7 @@ def test_a_backlog_is_learned_in_steps_each_with_its_version(log: Log, monkeypat
     lived(log, spec(), 10)
     learner = Learner(log)
     assert [(learner.step(), learner.is_tidy) for _ in range(4)] == [(4, False), (4, False), (2, True), (0, True)]
-    report = rebuilt(log, "m")
+    report = rebuild(log, "m")
     assert (report.checked, report.differs) == (3, None)
 
 
@@ -348,7 +348,7 @@ def test_a_batch_is_not_written_where_a_wish_has_taken_some_of_it_away(log: Log)
     learner._write_batches()
     assert not log.all_of("m", Batch)
     assert learner.step() == 2
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_batch_that_does_not_fit_what_was_read_stops_the_learner(log: Log) -> None:
@@ -362,7 +362,7 @@ def test_a_batch_that_does_not_fit_what_was_read_stops_the_learner(log: Log) -> 
         Learner(log).step()
     assert log.stored(snapshots.state_name("m")) is None  # what was stored may have come of the same
     with pytest.raises(NotReady, match="begin again at the base"):
-        rebuilt(log, "m")
+        rebuild(log, "m")
 
 
 def test_more_than_is_read_at_once_is_learned_to_the_same_bits(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,8 +370,8 @@ def test_more_than_is_read_at_once_is_learned_to_the_same_bits(log: Log, monkeyp
     lived(log, spec("p2linrank"), 130)
     learner = Learner(log)
     assert learner.step() == 130
-    monkeypatch.setattr("perturank.service.state.READ_AT_ONCE", 64)
-    again = rebuilt(log, "m")
+    monkeypatch.setattr("perturank.service.learner.state.READ_AT_ONCE", 64)
+    again = rebuild(log, "m")
     assert again.differs is None
     assert small.same_bits(again.state.ranker, learner.states["m"].ranker)
 

@@ -10,18 +10,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from perturank.service import resuming, snapshots
+from perturank.service import snapshots
 from perturank.service.changing import current, last_version
 from perturank.service.entries import Batch, Changed, Deleted, Erased, Imported, Pinned, Record, RolledBack, Snapshot
-from perturank.service.keeping import Keeper
-from perturank.service.leading import Lead
+from perturank.service.learner import checkpoint
+from perturank.service.learner.lead import Lead
+from perturank.service.learner.replay import recall_from
+from perturank.service.learner.retention import Housekeeper
+from perturank.service.learner.state import READ_AT_ONCE, Completed, State
 from perturank.service.log import Log, Transaction
 from perturank.service.progress import Progress
 from perturank.service.refusals import Missing
-from perturank.service.replaying import recalled
-from perturank.service.retention import Retention
-from perturank.service.state import READ_AT_ONCE, State
-from perturank.service.tracking import Completed
+from perturank.service.settings import Retention
 
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
 FAR_BEHIND = 100_000  # records of all models: what a restart may have to read for the sake of one that stands still
@@ -38,13 +38,14 @@ class Learner:
     ) -> None:
         self.log = log
         self._is_over = is_over  # asked after each record: to learn a backlog again takes long
-        self._lead = Lead.taken(log)
-        self.states = resuming.resumed(log, recalled(log))
-        self.position = resuming.position(self.states)
+        self._lead = Lead.take(log)
+        self.states = checkpoint.resume(log, recall_from(log))
+        # Up to here no model needs the log again.
+        self.position = min((state.at for state in self.states.values()), default=0)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
         self._stored_at = {model: state.at for model, state in self.states.items()}
         self.progress = Progress(self.states.values())
-        self._keeper = Keeper(log, retention, self._lead.check)
+        self._housekeeper = Housekeeper(log, retention, self._lead.check)
         self.is_tidy = False  # nothing is left to be learned, or taken out of the log
 
     def catch_up(self) -> None:
@@ -91,7 +92,7 @@ class Learner:
 
     def tidy(self) -> None:
         """Do a little of what is to be done beside learning."""
-        more = self._keeper.look(list(self.states.values()))
+        more = self._housekeeper.look(list(self.states.values()))
         self.is_tidy = not more and not any(self._due(state) for state in self.states.values())
 
     def _tell(self) -> None:
@@ -111,7 +112,7 @@ class Learner:
 
     def _state(self, model: str) -> State:
         if model not in self.states:
-            self.states[model] = resuming.origin(self.log, model, recalled(self.log))
+            self.states[model] = checkpoint.origin(self.log, model, recall_from(self.log))
         return self.states[model]
 
     def _n_learned(self) -> int:
@@ -165,10 +166,11 @@ class Learner:
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
             transaction.remove(snapshots.state_name(state.model))
+            transaction.remove(snapshots.next_name(state.model))
 
     def store(self, state: State) -> None:
         """Keep the whole state, so that a restart need not begin at the first click."""
-        content, at = resuming.stored(state, self.position), self.position
+        content, at = checkpoint.pack(state, self.position), self.position
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
             if current(transaction, state.model) is None:

@@ -9,23 +9,23 @@ import small
 from service_small import N_FEATURES, PLACES, impression, rows, spec
 
 from perturank.core import Query
-from perturank.service import lessons
 from perturank.service.entries import Changed
-from perturank.service.foresight import Foresight
-from perturank.service.learner import Learner
+from perturank.service.learner import update
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.precompile import Precompiler
 from perturank.service.log import Log
 from perturank.service.packing import packed
 
-MANY = [lessons.Clicked(i, impression(i), frozenset("b")) for i in range(5)]
+MANY = [update.Clicked(i, impression(i), frozenset("b")) for i in range(5)]
 
 
 @pytest.mark.parametrize("ranker", ["p2linrank", "epsilon-greedy-linear"])
 def test_a_batch_fits_once_and_remembers_what_its_lists_say_one_by_one(ranker: str) -> None:
     start = spec(ranker).start()
-    at_once: Any = lessons.after(start, MANY, seed=1, learned=0, places=PLACES)
+    at_once: Any = update.learn_from(start, MANY, seed=1, learned=0, places=PLACES)
     one_by_one: Any = start
     for i, each in enumerate(MANY):
-        one_by_one = lessons.after(one_by_one, [each], seed=1, learned=i, places=PLACES)
+        one_by_one = update.learn_from(one_by_one, [each], seed=1, learned=i, places=PLACES)
     if ranker == "p2linrank":
         assert small.same_bits(at_once.history, one_by_one.history)
         assert not small.same_bits(at_once.theta, one_by_one.theta)  # the noise of one fit, not of five
@@ -36,31 +36,31 @@ def test_a_batch_fits_once_and_remembers_what_its_lists_say_one_by_one(ranker: s
 def test_a_list_that_would_ruin_the_ranker_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     start = spec("p2linrank").start()
     huge = msgspec.structs.replace(impression(), packed=packed(rows() * np.float32(1e30), None, []))
-    ruinous = lessons.Clicked(7, huge, frozenset("b"))
-    learned = lessons.after(start, [*MANY[:2], ruinous, *MANY[2:]], seed=1, learned=0, places=PLACES)
-    assert lessons.is_sound(learned)
+    ruinous = update.Clicked(7, huge, frozenset("b"))
+    learned = update.learn_from(start, [*MANY[:2], ruinous, *MANY[2:]], seed=1, learned=0, places=PLACES)
+    assert update.is_sound(learned)
     assert np.abs(learned.score(Query.of(rows()))).max() > 0
     assert [record.args for record in caplog.records] == [(7,)]
 
 
 def test_a_ranker_grows_seldom_and_by_a_rule_of_the_log_alone() -> None:
     start = spec("p2linrank", settings={"memory": None}).start()
-    grown = lessons.roomy(start, 1, 0, PLACES)
-    assert lessons.shapes(grown) != lessons.shapes(start)
-    assert lessons.shapes(lessons.roomy(grown, 64, 10, PLACES)) == lessons.shapes(grown)
-    assert lessons.shapes(lessons.foreseen(grown, 10, PLACES)) == lessons.shapes(grown)
-    assert lessons.shapes(lessons.foreseen(grown, 10_000_000, PLACES)) != lessons.shapes(grown)
-    again = lessons.roomy(grown, 64, 1_000_000, PLACES)  # a million lists of the same few documents
-    assert lessons.shapes(again) == lessons.shapes(grown)
+    grown = update.with_room(start, 1, 0, PLACES)
+    assert update.shapes(grown) != update.shapes(start)
+    assert update.shapes(update.with_room(grown, 64, 10, PLACES)) == update.shapes(grown)
+    assert update.shapes(update.with_room_ahead(grown, 10, PLACES)) == update.shapes(grown)
+    assert update.shapes(update.with_room_ahead(grown, 10_000_000, PLACES)) != update.shapes(grown)
+    again = update.with_room(grown, 64, 1_000_000, PLACES)  # a million lists of the same few documents
+    assert update.shapes(again) == update.shapes(grown)
     memoryless = spec("pdgd-linear").start()
-    assert lessons.roomy(memoryless, 1000, 0, PLACES) is memoryless
+    assert update.with_room(memoryless, 1000, 0, PLACES) is memoryless
 
 
 def test_a_ranker_with_a_memory_never_grows() -> None:
     chosen = spec("p2linrank")
     assert chosen.settings["memory"] == 14_000
-    grown = lessons.roomy(chosen.start(), 1, 0, PLACES)
-    assert lessons.shapes(lessons.foreseen(grown, 10_000_000, PLACES)) == lessons.shapes(grown)
+    grown = update.with_room(chosen.start(), 1, 0, PLACES)
+    assert update.shapes(update.with_room_ahead(grown, 10_000_000, PLACES)) == update.shapes(grown)
     assert spec("p2linrank", settings={"memory": 99}).settings["memory"] == 99
     assert spec("p2linrank", settings={"memory": None}).settings["memory"] is None
 
@@ -68,7 +68,7 @@ def test_a_ranker_with_a_memory_never_grows() -> None:
 def test_what_will_be_needed_is_compiled_once(log: Log) -> None:
     with log.transaction() as transaction:
         transaction.append("m", Changed(0, spec("pdgd-linear")))
-    learner, foresight = Learner(log), Foresight()
+    learner, foresight = Learner(log), Precompiler()
     learner.step()
     foresight.look(learner)
     assert foresight._thread is not None

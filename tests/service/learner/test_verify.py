@@ -9,14 +9,15 @@ import msgspec
 import pytest
 from service_small import clicked, created, impression, learned, lived, shown, spec
 
-from perturank.service import compacting, snapshots, verifying
+from perturank.service import snapshots
 from perturank.service.entries import Batch, Feedback, Record
-from perturank.service.learner import Learner
+from perturank.service.learner import retention, verify
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.verify import faults
 from perturank.service.log import Log
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.retention import Retention
 from perturank.service.sealing import fresh
-from perturank.service.verifying import faults
+from perturank.service.settings import Retention
 
 
 def append(log: Log, entry: Any, name: bytes | None = None) -> None:
@@ -67,7 +68,7 @@ def test_a_hole_and_a_damaged_version_are_found(log: Log) -> None:
 
 
 def test_what_is_said_of_an_impression_in_other_pages_is_looked_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "AT_ONCE", 2)
+    monkeypatch.setattr(verify, "AT_ONCE", 2)
     created(log)
     names = lived(log, spec(), 3)
     assert list(faults(log)) == []
@@ -92,22 +93,22 @@ def test_it_takes_no_more_memory_for_a_longer_log(log: Log) -> None:
 
 
 def test_records_that_a_compaction_takes_out_meanwhile_are_no_fault(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "AT_ONCE", 5)
+    monkeypatch.setattr(verify, "AT_ONCE", 5)
     monkeypatch.setattr("perturank.service.log.sql.PAGE", 5)
     created(log)
     learned(log, spec(), 4)
-    told, looks = verifying._told, 0
+    told, looks = verify._told, 0
 
     def meanwhile(log: Log, records: Sequence[Record]) -> dict[bytes, list[Record]]:
         nonlocal looks
         looks += 1
         if looks == 2:
-            compacting.compact(log, "m", Retention(impressions=3))
-            for _ in compacting.sweep(log, "m", lambda transaction: None):
+            retention.compact(log, "m", Retention(impressions=3))
+            for _ in retention.delete(log, "m", lambda transaction: None):
                 pass
         return told(log, records)
 
-    monkeypatch.setattr(verifying, "_told", meanwhile)
+    monkeypatch.setattr(verify, "_told", meanwhile)
     assert list(faults(log)) == []
     assert looks > 3
 

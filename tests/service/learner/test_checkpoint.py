@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import zlib
-
 import pytest
 import small
 from service_small import (
@@ -17,14 +15,14 @@ from service_small import (
     versions,
 )
 
-from perturank import storage
-from perturank.service import learner as learning
-from perturank.service import resuming, snapshots
+from perturank.service import snapshots
 from perturank.service.entries import Batch, Closed
-from perturank.service.learner import Learner
+from perturank.service.learner import checkpoint
+from perturank.service.learner import learner as learning
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import rebuild, recall_from
 from perturank.service.log import Log
 from perturank.service.log.feedback import give_feedback
-from perturank.service.replaying import rebuilt, recalled
 from perturank.service.sealing import fresh
 
 
@@ -45,14 +43,14 @@ def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> Non
     assert second.step() == 3
     append(log, Closed(log.tail()))
     assert second.step() == 1
-    report = rebuilt(log, "m")
+    report = rebuild(log, "m")
     assert (report.checked, report.differs) == (3, None)
 
 
 def test_a_model_that_stands_still_does_not_send_a_restart_back_to_the_first_record(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perturank.service.learner.FAR_BEHIND", 20)
+    monkeypatch.setattr("perturank.service.learner.learner.FAR_BEHIND", 20)
     created(log, "idle", ranker="p2linrank")
     shown_once = created(log, "shown", ranker="p2linrank")
     waiting = served(log, spec("p2linrank"), 40, "shown", shown_once)
@@ -68,7 +66,7 @@ def test_a_model_that_stands_still_does_not_send_a_restart_back_to_the_first_rec
     lived(log, spec(), 2, 60, generation=active)
     assert second.step() == 5
     for model, n in (("idle", 1), ("shown", 1), ("m", 11)):
-        report = rebuilt(log, model)
+        report = rebuild(log, model)
         assert (report.checked, report.differs) == (n, None)
         assert small.same_bits(report.state.ranker, second.states[model].ranker)
 
@@ -85,7 +83,7 @@ def test_a_damaged_state_is_passed_over(log: Log) -> None:
     for damaged in (content[:-4] + b"abcd", content[:50], b""):
         with log.transaction() as transaction:
             transaction.store(name, damaged)
-        assert resuming.restored(log, "m", recalled(log), name) is None
+        assert checkpoint.load(log, "m", recall_from(log), name) is None
         other = Learner(log)
         other.catch_up()
         assert bits(other) == bits(learner)
@@ -101,7 +99,7 @@ def test_a_crash_between_batch_and_version_loses_and_repeats_nothing(log: Log) -
     second.step()
     assert second.states["m"].learned == 3
     assert versions(log) == [1]
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_source_that_has_had_its_say_has_had_it_after_a_restart_too(log: Log) -> None:
@@ -118,7 +116,7 @@ def test_a_source_that_has_had_its_say_has_had_it_after_a_restart_too(log: Log) 
     assert second.step() == 1
     content = log.stored(snapshots.state_name("m"))
     assert content is not None
-    assert b"bot" not in resuming.opened(content, "it")
+    assert b"bot" not in checkpoint.inflate(content, "it")
 
 
 def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) -> None:
@@ -141,7 +139,7 @@ def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) 
     again = Learner(log)
     again.catch_up()
     assert bits(again) == before
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(log: Log) -> None:
@@ -158,30 +156,7 @@ def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(
     second = Learner(log)
     assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
     assert second.step() == 1
-    assert rebuilt(log, "m").differs is None
-
-
-def test_a_state_that_an_earlier_version_stored_reads_again_what_waits(log: Log) -> None:
-    created(log)
-    name = served(log, spec(), 1)
-    lived(log, spec(), 2, 5)
-    first = Learner(log)
-    first.step()
-    with log.transaction() as transaction:
-        give_feedback(transaction, "m", name, [], False)
-    first.close()
-    content = log.stored(snapshots.state_name("m"))
-    assert content is not None
-    arrays, header = storage.unpacked(resuming.opened(content, "it"), "it")
-    del arrays[resuming.OPEN]
-    with log.transaction() as transaction:
-        transaction.store(snapshots.state_name("m"), zlib.compress(storage.packed(arrays, header)))
-    second = Learner(log)
-    assert second.position > 0
-    assert second.states["m"].tracker.waiting == first.states["m"].tracker.waiting
-    append(log, Closed(log.tail()))
-    assert second.step() == 1
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_restart_between_two_batches_that_one_record_completed_goes_on_with_the_second(
@@ -196,7 +171,7 @@ def test_a_restart_between_two_batches_that_one_record_completed_goes_on_with_th
         learner = Learner(log)
         assert learner.step() == n
         learner.close()
-    report = rebuilt(log, "m")
+    report = rebuild(log, "m")
     assert (report.state.learned, len(report.state.queue), report.differs) == (6, 2, None)
 
 

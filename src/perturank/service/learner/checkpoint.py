@@ -1,7 +1,12 @@
-"""States on disk: where a learner goes on after a restart, and where a replay begins."""
+"""States on disk: where a learner resumes, and the base from which a replay begins.
+
+Up to three states of a model are stored. `state` is the learner's own. `base` is the oldest from which the log can
+be followed; a record of the log says so. `next` waits to become the base when it is old enough (retention.py).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections import deque
 from typing import Any
@@ -13,10 +18,9 @@ from perturank import storage
 from perturank.errors import BadInput
 from perturank.service import snapshots
 from perturank.service.entries import Changed, Compacted, Deleted
+from perturank.service.learner.state import Completed, Recall, State, Waiting
 from perturank.service.log import Log
 from perturank.service.spec import CAP_AMONG, Spec
-from perturank.service.state import Recall, State
-from perturank.service.tracking import Completed, Waiting
 
 LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
@@ -30,7 +34,7 @@ class Open(msgspec.Struct, array_like=True):
     queue: list[Completed]
 
 
-def stored(state: State, at: int = 0) -> bytes:
+def pack(state: State, at: int = 0) -> bytes:
     """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
 
     `at`: up to where the log was read, if the model's own last record lies before that.
@@ -49,7 +53,7 @@ def stored(state: State, at: int = 0) -> bytes:
     return zlib.compress(content, LEVEL)
 
 
-def opened(content: bytes, name: str) -> bytes:
+def inflate(content: bytes, name: str) -> bytes:
     """Return a stored state as `perturank.load` would read it."""
     try:
         return zlib.decompress(content)
@@ -59,16 +63,24 @@ def opened(content: bytes, name: str) -> bytes:
 
 def header(content: bytes, name: str) -> dict[str, Any]:
     """Return what a stored state says of itself."""
-    return storage.unpacked(opened(content, name), name)[1]
+    return storage.unpacked(inflate(content, name), name)[1]
 
 
-def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
+def position(log: Log, name: str) -> int:
+    """Return up to where the state of this name knows the log; 0: there is none, or it is damaged."""
+    content = log.stored(name)
+    with contextlib.suppress(BadInput):
+        return 0 if content is None else int(header(content, name)["at"])
+    return 0
+
+
+def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
     """Return the state of this name; None where there is none, or where it is damaged or ahead of the log."""
     content = log.stored(name)
     if content is None:
         return None
     try:
-        arrays, said = storage.unpacked(opened(content, name), name)
+        arrays, said = storage.unpacked(inflate(content, name), name)
         ranker = storage.restored(arrays, said, name)
         sources = (each and bytes.fromhex(each) for each in said["sources"])
         state = State(
@@ -79,17 +91,20 @@ def restored(log: Log, model: str, recall: Recall, name: str) -> State | None:
             sources=deque(sources, CAP_AMONG),
             **{name: said[name] for name in NUMBERS},
         )
-        waits = None if OPEN not in arrays else msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
+        waits = msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
     except (BadInput, KeyError, msgspec.DecodeError):
         return None
     if snapshots.digest(ranker, whole=True).hex() != said["digest"] or state.at > log.tail():
         return None
-    if waits is not None:
-        state.tracker.waiting, state.queue = waits.waiting, deque(waits.queue)
-    elif said["waiting_from"] is not None:  # stored by an earlier version, which left it to the log
-        for record in log.read(after=said["waiting_from"] - 1, through=state.at, model=model):
-            state.wait(record)  # for the same feedback as when it was stored
+    state.tracker.waiting, state.queue = waits.waiting, deque(waits.queue)
     return state
+
+
+def base_of(log: Log, model: str) -> Compacted | None:
+    """Return what the log says of a model's base; None: it has none."""
+    return next(
+        (record.entry for record in log.newest(model, Compacted, 1) if isinstance(record.entry, Compacted)), None
+    )
 
 
 def origin(log: Log, model: str, recall: Recall, at: int | None = None) -> State:
@@ -103,45 +118,28 @@ def origin(log: Log, model: str, recall: Recall, at: int | None = None) -> State
         return State(model, recall)
     if not base.digest:
         return State(model, recall, at=base.at, based=base.at)
-    state = restored(log, model, recall, snapshots.base_name(model))
+    state = load(log, model, recall, snapshots.base_name(model))
     if state is None or state.ranker is None or snapshots.digest(state.ranker, whole=True) != base.digest:
-        if base_of(log, model) != base:  # the next one was laid meanwhile
+        if base_of(log, model) != base:  # the next one was promoted meanwhile
             return origin(log, model, recall, at)
         raise BadInput(f"the base of model {model!r} is missing or damaged", "restore the log from a backup")
     return state
 
 
-def base_of(log: Log, model: str) -> Compacted | None:
-    """Return what the log says of a model's base; None: it has none."""
-    return next(
-        (record.entry for record in log.newest(model, Compacted, 1) if isinstance(record.entry, Compacted)), None
-    )
-
-
-def resumed(log: Log, recall: Recall) -> dict[str, State]:
-    """Return the newest states of all models that are there."""
-    return {model: newest(log, model, recall) for model in living(log)}
-
-
-def newest(log: Log, model: str, recall: Recall) -> State:
-    """Return the state that has come furthest: the learner's own, or the origin."""
-    own, base = restored(log, model, recall, snapshots.state_name(model)), origin(log, model, recall)
-    return own if own is not None and own.at > base.at else base
-
-
-def nearest(log: Log, model: str, recall: Recall, at: int) -> State:
-    """Return the last stored state at or before a position, from which it is reached soonest."""
-    names = [snapshots.state_name(model), *reversed(log.names(snapshots.mark_prefix(model)))]
-    for name in names:
-        state = restored(log, model, recall, name)
-        if state is not None and state.at <= at:
+def nearest(log: Log, model: str, recall: Recall, at: int | None = None) -> State:
+    """Return the learner's own state, the next base or the base: the first that lies at or before a position."""
+    base = origin(log, model, recall, at)
+    for name in (snapshots.state_name(model), snapshots.next_name(model)):
+        state = load(log, model, recall, name)
+        # Records between an older state and the base may be deleted.
+        if state is not None and state.at > base.at and (at is None or state.at <= at):
             return state
-    return origin(log, model, recall, at)
+    return base
 
 
-def position(states: dict[str, State]) -> int:
-    """Return up to where the log need not be read again: the least that all of these have taken."""
-    return min((state.at for state in states.values()), default=0)
+def resume(log: Log, recall: Recall) -> dict[str, State]:
+    """Return the states of all models that are there, from which a learner goes on."""
+    return {model: nearest(log, model, recall) for model in living(log)}
 
 
 def living(log: Log) -> list[str]:

@@ -13,7 +13,7 @@ from perturank.service.sealing import sealed
 from perturank.service.telemetry.cost import probability
 
 
-def exported(record: Record, secret: bytes, *, with_features: bool = False) -> dict[str, Any]:
+def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> dict[str, Any]:
     """Return a record as JSON values: position, kind, model, at, impression, and what its kind holds."""
     name = record.impression
     return {

@@ -16,16 +16,18 @@ from service_small import (
     spec,
 )
 
-from perturank.service import compacting, erasing, resuming, snapshots
+from perturank.errors import BadInput
+from perturank.service import snapshots
 from perturank.service.entries import Compacted, Deleted, Erased, Impression
-from perturank.service.learner import Learner
+from perturank.service.learner import checkpoint, retention
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import matches_stored, rebuild
+from perturank.service.learner.verify import faults
 from perturank.service.log import Log
 from perturank.service.log.feedback import give_feedback
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.refusals import NotKnown
-from perturank.service.replaying import rebuilt, same_as_stored
-from perturank.service.retention import Retention
-from perturank.service.verifying import faults
+from perturank.service.settings import Retention
 
 ALICE = "alice@example.org"
 
@@ -55,19 +57,19 @@ def sources(log: Log) -> set[str | None]:
 def test_a_source_vanishes_from_the_log_and_replay_still_meets_the_bits(either: Log, ranker: str) -> None:
     learner, hers = two_users(either, ranker)
     before = bits(learner)
-    wishes = erasing.wish(either, ALICE)
+    wishes = retention.request_erasure(either, ALICE)
     tidied(learner)
     assert sources(either) == {"bob"}
     assert not {record.impression for record in either.read()} & set(hers)
     assert list(faults(either)) == []
-    assert compacting.is_swept(either, "m", wishes["m"])
+    assert retention.is_done(either, "m", wishes["m"])
     assert bits(learner) == before  # what was learned stays
-    report = rebuilt(either, "m")
+    report = rebuild(either, "m")
     assert (report.checked, report.differs) == (1, None)
-    assert same_as_stored(either, report)
+    assert matches_stored(either, report)
     lived(either, spec(ranker), 2, 60, source=ALICE)  # she may come back
     learner.step()
-    assert rebuilt(either, "m").differs is None
+    assert rebuild(either, "m").differs is None
     assert sources(either) == {ALICE, "bob"}
 
 
@@ -80,7 +82,7 @@ def test_not_a_byte_of_it_is_left_in_the_file(tmp_path: Path) -> None:
     lived(log, spec(), 3, 10, source="bob")
     learner.step()
     learner.close()
-    erasing.wish(log, ALICE)
+    retention.request_erasure(log, ALICE)
     tidied(learner)
     log.close()
     content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -91,8 +93,8 @@ def test_not_a_byte_of_it_is_left_in_the_file(tmp_path: Path) -> None:
 
 def test_what_is_left_can_be_learned_anew_without_it(log: Log) -> None:
     two_users(log, "p2linrank")
-    erasing.carried_out(log, erasing.wish(log, ALICE), 60)
-    assert rebuilt(log, "m", instead=spec("p2linrank")).state.learned == 4  # Bob's
+    retention.finish(log, retention.request_erasure(log, ALICE), 60)
+    assert rebuild(log, "m", instead=spec("p2linrank")).state.learned == 4  # Bob's
 
 
 def test_what_waits_is_not_learned_and_its_clicks_are_not_kept(log: Log) -> None:
@@ -100,24 +102,24 @@ def test_what_waits_is_not_learned_and_its_clicks_are_not_kept(log: Log) -> None
     waiting = served(log, spec(), 40, source=ALICE)
     others = served(log, spec(), 41, source="bob")
     learner.catch_up()
-    erasing.wish(log, ALICE)
+    retention.request_erasure(log, ALICE)
     tidied(learner)
     with log.transaction() as transaction:
         assert give_feedback(transaction, "m", waiting, ["d0"], True) == "late"
     assert all(record.impression != waiting for record in log.read())
     clicked(log, others, 1)
     assert learner.step() == 1
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
 
 
 def test_a_learner_that_dies_in_between_leaves_the_rest_to_the_next(log: Log) -> None:
     learner, _ = two_users(log)
     waiting = served(log, spec(), 40, source=ALICE)
-    erasing.wish(log, ALICE)
+    retention.request_erasure(log, ALICE)
     learner.step()  # writes the base, and dies before anything is taken out
     assert log.all_of("m", Compacted)
     assert ALICE in sources(log)
-    assert rebuilt(log, "m").differs is None
+    assert rebuild(log, "m").differs is None
     second = Learner(log)
     assert second.states["m"].needed_from is None  # what was to be erased does not wait again
     tidied(second)
@@ -127,14 +129,14 @@ def test_a_learner_that_dies_in_between_leaves_the_rest_to_the_next(log: Log) ->
 
 def test_the_record_of_it_does_not_name_the_source(log: Log) -> None:
     learner, _ = two_users(log)
-    erasing.wish(log, ALICE)
+    retention.request_erasure(log, ALICE)
     tidied(learner)
     wish = log.all_of("m", Erased)[0].entry
     assert isinstance(wish, Erased)
     assert ALICE.encode() not in wish.source
     content = log.stored(snapshots.base_name("m"))
     assert content is not None
-    content = resuming.opened(content, "it")
+    content = checkpoint.inflate(content, "it")
     assert b"p2linrank" in content or b"pdgd-linear" in content
     assert ALICE.encode() not in content
     assert wish.source.hex().encode() not in content
@@ -146,66 +148,66 @@ def test_it_is_carried_out_without_a_learner_and_in_deleted_models_too(log: Log)
     lived(log, spec(), 1, 70, "n", log.tail(), source=ALICE)
     with log.transaction() as transaction:
         end = transaction.append("n", Deleted())
-    wishes = erasing.wish(log, ALICE)
+    wishes = retention.request_erasure(log, ALICE)
     assert wishes["n"] > end
-    assert erasing.carried_out(log, wishes, 60)
+    assert retention.finish(log, wishes, 60)
     assert sources(log) == {"bob"}
     with pytest.raises(NotKnown):
-        erasing.wish(log, ALICE, "other")
+        retention.request_erasure(log, ALICE, "other")
 
 
 def test_another_learner_is_waited_for(tmp_path: Path) -> None:
     leading, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
     assert leading.try_to_lead()
     created(leading)
-    wishes = erasing.wish(other, ALICE)
-    assert not erasing.carried_out(other, wishes, 0)
+    wishes = retention.request_erasure(other, ALICE)
+    assert not retention.finish(other, wishes, 0)
     tidied(Learner(leading))
-    assert erasing.carried_out(other, wishes, 0)
+    assert retention.finish(other, wishes, 0)
     leading.close()
     other.close()
 
 
-@pytest.mark.parametrize("retention, n_left", [(NOTHING, 0), (Retention(seconds=0), 0), (Retention(impressions=4), 2)])
-def test_what_others_left_can_be_compacted_after_it(either: Log, retention: Retention, n_left: int) -> None:
+@pytest.mark.parametrize("kept, n_left", [(NOTHING, 0), (Retention(seconds=0), 0), (Retention(impressions=4), 2)])
+def test_what_others_left_can_be_compacted_after_it(either: Log, kept: Retention, n_left: int) -> None:
     learner, _ = two_users(either, "p2linrank")
-    erasing.wish(either, ALICE)
+    retention.request_erasure(either, ALICE)
     tidied(learner)
-    laid = resuming.base_of(either, "m")
+    laid = checkpoint.base_of(either, "m")
     assert laid is not None
     assert (laid.through, n_impressions(either)) == (0, 4)
-    found = compacting.compact(either, "m", retention)
+    found = retention.compact(either, "m", kept)
     assert found is not None
     assert (found.at, found.digest) == (laid.at, laid.digest)  # the base stays, and takes out more
-    assert compacting.compact(either, "m", retention) is None  # said once
-    assert rebuilt(either, "m").differs is None  # before anything is taken out, and after
-    assert compacting.swept(either, ["m"], 0)
+    assert retention.compact(either, "m", kept) is None  # said once
+    assert rebuild(either, "m").differs is None  # before anything is taken out, and after
+    assert retention.finish(either, {"m": 0}, 0)
     assert n_impressions(either) == n_left
     assert list(faults(either)) == []
-    report = rebuilt(either, "m")
+    report = rebuild(either, "m")
     assert (report.checked, report.differs) == (1, None)
-    assert same_as_stored(either, report)
+    assert matches_stored(either, report)
     assert snapshots.digest(report.ranker, whole=True) == bits(learner)
     forget_state(either)
     again = Learner(either)
     lived(either, spec("p2linrank"), 2, 60, source="bob")
     assert again.step() == 2
-    report = rebuilt(either, "m")
+    report = rebuild(either, "m")
     assert (report.checked, report.differs) == (2, None)
 
 
-def test_a_learner_that_is_at_work_takes_out_what_a_compaction_after_it_asks_for(tmp_path: Path) -> None:
+def test_a_learner_that_is_at_work_deletes_what_a_compaction_after_it_asks_for(tmp_path: Path) -> None:
     leading, other = SqliteLog(tmp_path / "log.db"), SqliteLog(tmp_path / "log.db")
     assert leading.try_to_lead()
     learner, _ = two_users(leading)
-    erasing.wish(other, ALICE)
+    retention.request_erasure(other, ALICE)
     tidied(learner)
-    assert compacting.compact(other, "m", NOTHING) is not None
-    assert not compacting.swept(other, ["m"], 0)
+    assert retention.compact(other, "m", NOTHING) is not None
+    assert not retention.finish(other, {"m": 0}, 0)
     tidied(learner)
-    assert compacting.swept(other, ["m"], 0)
+    assert retention.finish(other, {"m": 0}, 0)
     assert n_impressions(other) == 0
-    assert rebuilt(other, "m").differs is None
+    assert rebuild(other, "m").differs is None
     leading.close()
     other.close()
 
@@ -215,11 +217,11 @@ def test_what_waits_at_its_base_outlives_a_compaction_after_it(log: Log) -> None
     waiting = served(log, spec(), 40, source="bob")
     lived(log, spec(), 2, 41, source="bob")
     learner.step()
-    erasing.wish(log, ALICE)
+    retention.request_erasure(log, ALICE)
     tidied(learner)
     assert n_impressions(log) == 7
-    assert compacting.compact(log, "m", NOTHING) is not None
-    assert compacting.swept(log, ["m"], 0)
+    assert retention.compact(log, "m", NOTHING) is not None
+    assert retention.finish(log, {"m": 0}, 0)
     assert n_impressions(log) == 3  # the one that waits, and what came after it
     must_be_learned_anew(log, waiting)
 
@@ -230,10 +232,10 @@ def test_sources_erased_again_and_again_do_not_keep_what_is_old(log: Log) -> Non
     for turn in range(10):
         lived(log, spec(), 3, 3 * turn, source="bob")
         learner.step()
-        erasing.wish(log, f"user {turn}")
+        retention.request_erasure(log, f"user {turn}")
         tidied(learner)
-        assert n_impressions(log) <= 8 + 8 // 4 + 2 * 3
-        assert rebuilt(log, "m").differs is None
+        assert n_impressions(log) <= 8 + 2 * 3
+        assert rebuild(log, "m").differs is None
     assert list(faults(log)) == []
 
 
@@ -241,20 +243,21 @@ def test_the_rest_of_a_deleted_model_can_be_compacted_after_it(log: Log) -> None
     learner, _ = two_users(log)
     with log.transaction() as transaction:
         transaction.append("m", Deleted())
-    erasing.wish(log, ALICE)
+    retention.request_erasure(log, ALICE)
     tidied(learner)
     assert sources(log) == {"bob"}
-    assert compacting.compact(log, "m", NOTHING) is not None
-    assert compacting.swept(log, ["m"], 0)
+    assert retention.compact(log, "m", NOTHING) is not None
+    assert retention.finish(log, {"m": 0}, 0)
     assert n_impressions(log) == 0
     assert list(faults(log)) == []
 
 
-def test_nothing_more_is_taken_out_for_a_base_that_is_damaged(log: Log) -> None:
+def test_nothing_more_is_deleted_for_a_base_that_is_damaged(log: Log) -> None:
     learner, _ = two_users(log)
-    erasing.wish(log, ALICE)
+    retention.request_erasure(log, ALICE)
     tidied(learner)
     with log.transaction() as transaction:
         transaction.store(snapshots.base_name("m"), b"")
-    assert compacting.compact(log, "m", NOTHING) is None
+    with pytest.raises(BadInput, match="the base of model 'm' is damaged"):
+        retention.compact(log, "m", NOTHING)
     assert n_impressions(log) == 4

@@ -78,7 +78,7 @@ class Memo(NamedTuple):
 _MEMOS: dict[Any, Memo] = {}  # found by tracing, which takes a while
 
 
-def after(
+def learn_from(
     ranker: Ranker, clicked: Sequence[Clicked], *, seed: int, learned: int, places: int, own: bool = True
 ) -> Ranker:
     """Return the ranker that has learned from these impressions; `learned` says how many came before.
@@ -98,12 +98,12 @@ def after(
 
     for start in range(0, len(clicked), AT_ONCE):
         chunk = clicked[start : start + AT_ONCE]
-        ranker = soundly(roomy(ranker, len(chunk), learned + start, places), chunk, learned + start, learn)
+        ranker = learn_soundly(with_room(ranker, len(chunk), learned + start, places), chunk, learned + start, learn)
         check_room(ranker)
     return ranker
 
 
-def soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesson) -> Ranker:
+def learn_soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesson) -> Ranker:
     """Return the ranker after these impressions, without those that would leave it without numbers.
 
     Features of very different sizes can do that to some fits, and then all that was learned would be lost.
@@ -126,7 +126,7 @@ def is_sound(ranker: Ranker) -> bool:
     return all(np.isfinite(array).all() for array in served if array.dtype.kind == "f")
 
 
-def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
+def with_room(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
     """Return the ranker with room for n more; what must grow doubles, since each growth compiles anew.
 
     It depends on nothing but the log: spare room is part of a state. It follows what is there and not how often
@@ -139,14 +139,14 @@ def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
     return ranker.with_room(n if learned > 0 else max(n, LEAST_ROOM), places)
 
 
-def ahead(learned: int) -> int:
+def n_ahead(learned: int) -> int:
     """Return how many impressions are looked ahead."""
     return max(4 * AT_ONCE, learned // 128)
 
 
-def foreseen(ranker: Ranker, learned: int, places: int) -> Ranker:
+def with_room_ahead(ranker: Ranker, learned: int, places: int) -> Ranker:
     """Return the ranker in the shape that it may need soon, should the next impressions be all new."""
-    return roomy(ranker, ahead(learned), learned, places)
+    return with_room(ranker, n_ahead(learned), learned, places)
 
 
 def prepare(ranker: Ranker, seed: int, places: int) -> None:

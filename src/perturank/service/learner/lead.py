@@ -21,7 +21,7 @@ class Lead:
     epoch: int
 
     @classmethod
-    def taken(cls, log: Log) -> Lead:
+    def take(cls, log: Log) -> Lead:
         """Raise the epoch: what is read from now on is not taken out under the reader's hands by an earlier one."""
         with log.transaction() as transaction:
             lead = cls(transaction.remembered(EPOCH) + 1)

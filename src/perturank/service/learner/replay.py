@@ -9,12 +9,13 @@ from typing import TypeVar
 from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
-from perturank.service import resuming, snapshots, versions
+from perturank.service import snapshots, versions
 from perturank.service.entries import Impression, RolledBack, Snapshot
+from perturank.service.learner import checkpoint
+from perturank.service.learner.state import Recall, State
 from perturank.service.log import Log
 from perturank.service.refusals import Missing, NotKnown, NotReady
 from perturank.service.spec import Spec
-from perturank.service.state import Recall, State
 
 T = TypeVar("T")
 TRIES = 5  # a base is laid seldom, and what is read the second time is shorter
@@ -38,7 +39,7 @@ class Report:
         return self.state.ranker
 
 
-def recalled(log: Log) -> Recall:
+def recall_from(log: Log) -> Recall:
     """Return how a state looks things up in this log."""
 
     def shown(positions: Sequence[int]) -> list[Impression]:
@@ -53,7 +54,7 @@ def recalled(log: Log) -> Recall:
         return {back.entry.version: back.position for back in backs if isinstance(back.entry, RolledBack)}
 
     def version(model: str, number: int, kept: dict[int, Ranker]) -> Ranker:
-        return _whole(log, model, number, kept)
+        return _rebuild_version(log, model, number, kept)
 
     def blob(name: str) -> Ranker:
         content = log.stored(name)
@@ -64,31 +65,31 @@ def recalled(log: Log) -> Recall:
     return Recall(shown, targets, version, blob, log.secret)
 
 
-def undisturbed(log: Log, model: str, read: Callable[[], T]) -> T:
+def retry_if_compacted(log: Log, model: str, read: Callable[[], T]) -> T:
     """Return what was read from the log while the model's base stood still; it is read again where it moved.
 
     A base is in the log before anything is taken out for it, so that who finds the same one after reading
     as before has missed nothing.
     """
     for _ in range(TRIES):
-        before = resuming.base_of(log, model)
+        before = checkpoint.base_of(log, model)
         try:
             found = read()
         except BadInput:
-            if resuming.base_of(log, model) == before:
+            if checkpoint.base_of(log, model) == before:
                 raise
             continue
-        if resuming.base_of(log, model) == before:
+        if checkpoint.base_of(log, model) == before:
             return found
     raise NotReady(f"the log of model {model!r} was compacted again and again while it was read", "try it again later")
 
 
-def whole(log: Log, model: str, version: int) -> Ranker:
+def rebuild_version(log: Log, model: str, version: int) -> Ranker:
     """Return a version with all that learning needs, from the nearest stored state before it."""
-    return undisturbed(log, model, lambda: _whole(log, model, version, {}))
+    return retry_if_compacted(log, model, lambda: _rebuild_version(log, model, version, {}))
 
 
-def _whole(log: Log, model: str, version: int, kept: dict[int, Ranker]) -> Ranker:
+def _rebuild_version(log: Log, model: str, version: int, kept: dict[int, Ranker]) -> Ranker:
     """Return a version; `kept` has versions that were met on the way, and gets more of them.
 
     A roll-back on the way may lead to before the state where this began, and then to an earlier state. Each version is
@@ -98,10 +99,10 @@ def _whole(log: Log, model: str, version: int, kept: dict[int, Ranker]) -> Ranke
     if found is None:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
     at, published = found.position, found.snapshot
-    base = resuming.origin(log, model, recalled(log))
+    base = checkpoint.origin(log, model, recall_from(log))
     if base.ranker is not None and base.at > at and _is(base, published):
         return base.ranker
-    state = _followed(log, model, at, kept)
+    state = _follow(log, model, at, kept)
     if state.ranker is None or state.at > at or not _is(state, published):
         remedy = f"versions from {base.version} on can be" if base.version else "a newer one can be"
         raise NotKnown(f"version {version} of model {model!r} cannot be rebuilt any more", remedy)
@@ -114,13 +115,13 @@ def _is(state: State, published: Snapshot) -> bool:
     return same and not state.unpublished
 
 
-def followed(log: Log, model: str, at: int) -> State:
+def follow(log: Log, model: str, at: int) -> State:
     """Return the state after all records of a model up to a position, from the nearest stored one."""
-    return undisturbed(log, model, lambda: _followed(log, model, at, {}))
+    return retry_if_compacted(log, model, lambda: _follow(log, model, at, {}))
 
 
-def _followed(log: Log, model: str, at: int, kept: dict[int, Ranker]) -> State:
-    state = resuming.nearest(log, model, recalled(log), at)
+def _follow(log: Log, model: str, at: int, kept: dict[int, Ranker]) -> State:
+    state = checkpoint.nearest(log, model, recall_from(log), at)
     kept.update(state.kept)
     state.kept = kept
     for record in log.read(after=state.at, through=at, model=model):
@@ -128,7 +129,7 @@ def _followed(log: Log, model: str, at: int, kept: dict[int, Ranker]) -> State:
     return state
 
 
-def rebuilt(
+def rebuild(
     log: Log,
     model: str,
     *,
@@ -140,14 +141,14 @@ def rebuilt(
 
     It begins at the base; another ranker knows no base, and begins with what is left of the log.
     """
-    return undisturbed(log, model, lambda: _rebuilt(log, model, at, instead, on_record))
+    return retry_if_compacted(log, model, lambda: _rebuild(log, model, at, instead, on_record))
 
 
-def _rebuilt(
+def _rebuild(
     log: Log, model: str, at: int | None, instead: Spec | None, on_record: Callable[[int], None] | None
 ) -> Report:
-    recall = recalled(log)
-    state = resuming.origin(log, model, recall, at) if instead is None else State(model, recall, instead)
+    recall = recall_from(log)
+    state = checkpoint.origin(log, model, recall, at) if instead is None else State(model, recall, instead)
     if at is not None and at < state.at:
         raise NotKnown(
             f"position {at} lies before the base of model {model!r}", f"it can be replayed from {state.at} on"
@@ -184,7 +185,7 @@ def _compare(report: Report, published: Snapshot) -> None:
         report.differs = published.version
 
 
-def same_as_stored(log: Log, report: Report) -> bool:
+def matches_stored(log: Log, report: Report) -> bool:
     """Return whether the newest version's stored bytes hold the rebuilt arrays, bit for bit."""
     newest, rebuilt_then = report.newest, report.at_newest
     if newest is None or rebuilt_then is None:

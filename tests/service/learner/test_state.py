@@ -5,8 +5,8 @@ import tracemalloc
 from service_small import impression
 
 from perturank.service.entries import Closed, Entry, Feedback, Impression, Record
+from perturank.service.learner.state import Completed, Tracker
 from perturank.service.sealing import fresh
-from perturank.service.tracking import Completed, Tracker
 
 
 def fed(*entries: tuple[str, Entry]) -> list[list[Completed]]:

@@ -10,17 +10,17 @@ from types import FrameType
 from perturank import machine
 from perturank.errors import BadInput
 from perturank.service import children
-from perturank.service.foresight import Foresight
-from perturank.service.leading import Superseded
-from perturank.service.learner import Learner
-from perturank.service.lessons import AT_ONCE
+from perturank.service.learner.lead import Superseded
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.precompile import Precompiler
+from perturank.service.learner.update import AT_ONCE
 from perturank.service.log import Log
 from perturank.service.refusals import LogFull, NotReady
-from perturank.service.retention import Retention
+from perturank.service.settings import Retention
 from perturank.service.telemetry.logger import logger, write_to_stderr
 
 SECONDS_TO_TRY_AGAIN = 1.0
-SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty lessons
+SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty updates
 A_LOT = 16 * AT_ONCE  # impressions found by one look: after so many there is no time to lose
 SECONDS_FOR_OTHERS = 0.05  # to write, between two looks that take records out
 SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
@@ -57,7 +57,7 @@ def learn(
     while not stop.is_set():
         try:
             if log.try_to_lead():
-                return _led(log, stop, once, retention)
+                return _lead(log, stop, once, retention)
             if once:
                 raise BadInput("another learner is at work on this log", "it learns all there is")
         except (LogFull, NotReady, Superseded) as error:
@@ -68,21 +68,21 @@ def learn(
     return None
 
 
-def _led(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
-    learner, foresight = Learner(log, retention, stop.is_set), Foresight()
+def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
+    learner, precompiler = Learner(log, retention, stop.is_set), Precompiler()
     machine.look_for_garbage_seldom()
     while not stop.is_set():
         if not once:
             learner.catch_up()
-            foresight.look(learner)  # a model is compiled as soon as it is known: its first click may be seconds away
-        n = learner.step(foresight.holds)
-        if (once and n == 0 and learner.is_tidy) or (not once and _rested(learner, stop, _pause(learner, n))):
+            precompiler.look(learner)  # a model is compiled as soon as it is known: its first click may be seconds away
+        n = learner.step(precompiler.holds)
+        if (once and n == 0 and learner.is_tidy) or (not once and _rest(learner, stop, _pause(learner, n))):
             break
     learner.close()
     return learner
 
 
-def _rested(learner: Learner, stop: Stop, seconds: float) -> bool:
+def _rest(learner: Learner, stop: Stop, seconds: float) -> bool:
     """Wait so long, and take out of the log meanwhile what is to go; return whether it is time to stop."""
     end = time.monotonic() + seconds
     while not learner.is_tidy and end - time.monotonic() > SECONDS_FOR_OTHERS:

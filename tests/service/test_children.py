@@ -20,11 +20,11 @@ from service_small import NOTHING, created, learned, spec
 from serving import is_running, rebuilding
 
 from perturank.service import children, snapshots
-from perturank.service.compacting import compact, swept
-from perturank.service.filing import Filing
+from perturank.service.children import VersionFiles
+from perturank.service.learner.replay import rebuild_version
+from perturank.service.learner.retention import compact, finish
 from perturank.service.log import Log
 from perturank.service.refusals import NotKnown, NotReady
-from perturank.service.replaying import whole
 
 
 @pytest.fixture
@@ -33,15 +33,15 @@ def stopping() -> threading.Event:
 
 
 @pytest.fixture
-def filing(log: Log, stopping: threading.Event) -> Filing:
-    return Filing(log.url, stopping)
+def files(log: Log, stopping: threading.Event) -> VersionFiles:
+    return VersionFiles(log.url, stopping)
 
 
 @contextmanager
-def under_way(log: Log, filing: Filing) -> Iterator[tuple[int, Future[bytes]]]:
+def under_way(log: Log, files: VersionFiles) -> Iterator[tuple[int, Future[bytes]]]:
     """Yield a child that waits for the log, and the file that it is to make."""
     with ThreadPoolExecutor(1) as threads, log.transaction():
-        made = threads.submit(filing.whole, "m", 1)
+        made = threads.submit(files.make, "m", 1)
         yield rebuilding(os.getpid()), made
 
 
@@ -50,37 +50,37 @@ def test_the_file_of_any_version_is_what_was_learned_to_the_last_byte(either: Lo
     learner = learned(either, spec("p2linrank"), 1)
     first = learner.states["m"].ranker
     learner = learned(either, spec("p2linrank"), 1, start=3)
-    filing = Filing(either.url, stopping)
+    files = VersionFiles(either.url, stopping)
     for version, ranker in (1, first), (2, learner.states["m"].ranker):
         assert ranker is not None
-        assert filing.whole("m", version) == snapshots.file_bytes(ranker, "m", version)
+        assert files.make("m", version) == snapshots.file_bytes(ranker, "m", version)
 
 
-def test_what_the_child_refuses_is_refused_in_the_same_words(log: Log, filing: Filing) -> None:
+def test_what_the_child_refuses_is_refused_in_the_same_words(log: Log, files: VersionFiles) -> None:
     created(log, ranker="p2linrank")
     learned(log, spec("p2linrank"), 3)
     for model, version in ("m", 4), ("other", 1):
         with pytest.raises(NotKnown) as here:
-            whole(log, model, version)
+            rebuild_version(log, model, version)
         with pytest.raises(NotKnown) as there:
-            filing.whole(model, version)
+            files.make(model, version)
         assert there.value.told() == here.value.told()
     compact(log, "m", NOTHING)
-    assert swept(log, ["m"], 10)
+    assert finish(log, {"m": 0}, 10)
     with pytest.raises(NotKnown, match=r"version 1 of model 'm' cannot be rebuilt any more; versions from 3 on can be"):
-        filing.whole("m", 1)
+        files.make("m", 1)
 
 
-def test_one_file_is_made_at_a_time(log: Log, filing: Filing) -> None:
+def test_one_file_is_made_at_a_time(log: Log, files: VersionFiles) -> None:
     created(log, ranker="p2linrank")
     learned(log, spec("p2linrank"), 1)
-    with under_way(log, filing) as (_, made), pytest.raises(NotReady, match="is being made; ask again"):
-        filing.whole("m", 1)
-    assert made.result() == filing.whole("m", 1)
+    with under_way(log, files) as (_, made), pytest.raises(NotReady, match="is being made; ask again"):
+        files.make("m", 1)
+    assert made.result() == files.make("m", 1)
 
 
-def test_a_child_steps_back_and_its_command_line_holds_no_address(log: Log, filing: Filing) -> None:
-    with under_way(log, filing) as (child, made):
+def test_a_child_steps_back_and_its_command_line_holds_no_address(log: Log, files: VersionFiles) -> None:
+    with under_way(log, files) as (child, made):
         assert log.url.encode() not in Path(f"/proc/{child}/cmdline").read_bytes()
         end = time.monotonic() + 20
         while len(os.sched_getaffinity(child)) > 1 or _niceness(child) < min(_niceness(0) + children.NICENESS, 19):
@@ -94,8 +94,10 @@ def _niceness(process: int) -> int:
     return os.getpriority(os.PRIO_PROCESS, process)
 
 
-def test_a_child_that_is_killed_is_told_in_a_line(log: Log, filing: Filing, caplog: pytest.LogCaptureFixture) -> None:
-    with under_way(log, filing) as (child, made):
+def test_a_child_that_is_killed_is_told_in_a_line(
+    log: Log, files: VersionFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    with under_way(log, files) as (child, made):
         os.kill(child, signal.SIGKILL)
         with pytest.raises(NotReady, match="the model's file could not be made"):
             made.result(60)
@@ -106,13 +108,13 @@ def test_a_child_that_fails_leaves_its_reason_in_the_log(
     tmp_path: Path, stopping: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(NotReady) as refused:
-        Filing(f"sqlite:///{tmp_path}/gone.db", stopping).whole("m", 1)
+        VersionFiles(f"sqlite:///{tmp_path}/gone.db", stopping).make("m", 1)
     assert "gone.db" not in str(refused.value)
     assert f"ended with code 2\nerror: there is no log {tmp_path}/gone.db" in caplog.text
 
 
-def test_told_to_stop_it_ends_the_child_at_once(log: Log, filing: Filing, stopping: threading.Event) -> None:
-    with under_way(log, filing) as (child, made):
+def test_told_to_stop_it_ends_the_child_at_once(log: Log, files: VersionFiles, stopping: threading.Event) -> None:
+    with under_way(log, files) as (child, made):
         stopping.set()
         with pytest.raises(NotReady, match="about to stop"):
             made.result(children.SECONDS_TO_END)
@@ -120,7 +122,7 @@ def test_told_to_stop_it_ends_the_child_at_once(log: Log, filing: Filing, stoppi
 
 
 def test_where_no_process_can_be_started_it_is_to_be_asked_again(
-    filing: Filing, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    files: VersionFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -128,5 +130,5 @@ def test_where_no_process_can_be_started_it_is_to_be_asked_again(
     monkeypatch.setattr(subprocess, "Popen", never)
     for _ in range(2):  # the first leaves nothing locked
         with caplog.at_level(logging.ERROR), pytest.raises(NotReady, match="could not be made"):
-            filing.whole("m", 1)
+            files.make("m", 1)
     assert "no process can be started ([Errno 24] Too many open files)" in caplog.text

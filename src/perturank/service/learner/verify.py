@@ -7,8 +7,8 @@ from itertools import islice
 
 from perturank.errors import BadInput
 from perturank.service import snapshots
-from perturank.service.compacting import n_removed
 from perturank.service.entries import Batch, Compacted, Feedback, Impression, Record, Snapshot
+from perturank.service.learner.retention import n_removed
 from perturank.service.log import Log
 from perturank.service.packing import unpacked
 

@@ -1,4 +1,8 @@
-"""What the log has made of one model so far: a pure function of the records that it was given, in order."""
+"""What the log has made of one model so far: a pure function of the records that it was given, in order.
+
+An impression is complete when its feedback was final, or its window has closed. Of lists that wait, all that decides
+is held; what they showed is read from the log when it is learned.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,112 @@ from dataclasses import dataclass, field
 import msgspec
 
 from perturank.core import Ranker
-from perturank.service import lessons
 from perturank.service.entries import (
     Batch,
     Changed,
+    Closed,
     Compacted,
     Deleted,
     Erased,
+    Feedback,
     Imported,
     Impression,
     Record,
     RolledBack,
     Snapshot,
 )
+from perturank.service.learner import update
 from perturank.service.refusals import Missing
 from perturank.service.sealing import source_seal
 from perturank.service.spec import CAP_AMONG, Spec
-from perturank.service.tracking import Completed, Tracker
+from perturank.wire.specification import Mode
 
-READ_AT_ONCE = 16 * lessons.AT_ONCE  # impressions in memory while they are learned
+READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
+
+
+class Waiting(msgspec.Struct, array_like=True, gc=False):
+    """Feedback so far on one impression, which may come before the impression itself.
+
+    There may be half a million; nothing in them leads back to them, so that no collector need look.
+    """
+
+    position: int  # of the impression, once it is known
+    since: int  # of what is known first
+    clicks: frozenset[str] = frozenset()
+    final: bool = False
+    mode: Mode | None = None  # None: the impression is not known yet
+    source: bytes | None = None  # sealed
+
+
+class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An impression with all its clicks; `at` is the position of the record that completed it."""
+
+    at: int
+    since: int  # the first record about it
+    position: int  # of the impression itself
+    name: bytes
+    mode: Mode
+    source: bytes | None  # sealed; None: nobody in particular
+    clicks: frozenset[str]
+
+
+class Tracker:
+    """Follows one model's impressions through the log, from one generation to its end.
+
+    What waits stands in the order in which it was first heard of.
+    """
+
+    def __init__(self, seal: Callable[[str], bytes]) -> None:
+        self._seal = seal
+        self.waiting: dict[bytes, Waiting] = {}  # by the impression's name
+
+    @property
+    def oldest(self) -> int | None:
+        """The first position that is still needed; None: nothing waits."""
+        return next((waiting.since for waiting in self.waiting.values()), None)
+
+    def take(self, record: Record) -> list[Completed]:
+        """Return what this record completes."""
+        match record.entry:
+            case Impression() as shown if record.impression is not None:
+                waiting = self.waiting.setdefault(record.impression, Waiting(record.position, record.position))
+                waiting.position, waiting.mode = record.position, shown.mode
+                waiting.source = None if shown.source is None else self._seal(shown.source)
+                return self._done(record, record.impression) if waiting.final else []
+            case Feedback(effect="counted" | "early") as said if record.impression is not None:
+                return self._heard(record, record.impression, said)
+            case Closed(through=through):
+                return self._closed(record, through)
+            case _:
+                return []
+
+    def forget(self, source: bytes) -> None:
+        """Wait no longer for the impressions of a source."""
+        self.waiting = {name: waiting for name, waiting in self.waiting.items() if waiting.source != source}
+
+    def _heard(self, record: Record, name: bytes, said: Feedback) -> list[Completed]:
+        if said.effect == "counted" and name not in self.waiting:
+            return []  # of another generation
+        waiting = self.waiting.setdefault(name, Waiting(record.position, record.position))
+        waiting.clicks = waiting.clicks.union(said.clicks)
+        waiting.final |= said.final
+        return self._done(record, name) if waiting.final and waiting.mode is not None else []
+
+    def _closed(self, record: Record, through: int) -> list[Completed]:
+        over = []
+        for name, waiting in self.waiting.items():
+            if waiting.since > through:  # and so are all behind it
+                break
+            if waiting.position <= through:
+                over.append(name)
+        return [done for name in over for done in self._done(record, name)]
+
+    def _done(self, record: Record, name: bytes) -> list[Completed]:
+        waiting = self.waiting.pop(name)
+        if waiting.mode is None:  # the impression never came
+            return []
+        about = waiting.since, waiting.position, name, waiting.mode, waiting.source
+        return [Completed(record.position, *about, waiting.clicks)]
 
 
 @dataclass
@@ -59,7 +150,7 @@ class State:
     batched: int = 0  # completed up to here is learned
     erased: int = 0  # the last wish to erase a source
     based: int = 0  # what the newest base knows
-    based_through: int = 0  # what it takes out of the log, if its record was read since this state was restored
+    compacted: int = 0  # the record of that base, if it was read since this state was loaded
     sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
     kept: dict[int, Ranker] = field(default_factory=dict)  # versions that are gone back to later
     tracker: Tracker = field(init=False)
@@ -90,19 +181,13 @@ class State:
                 self._go_back(version)
             case Imported(blob=blob):
                 self._turn(self.recall.blob(blob))
-            case Compacted(at=at, through=through):
-                self.based, self.based_through = at, through
+            case Compacted(at=at):
+                self.based, self.compacted = at, record.position
             case Snapshot() as snapshot:
                 self.version = snapshot.version
                 if snapshot.generation == self.generation:
                     self.unpublished = False
                     self._keep(snapshot.version)
-            case _:
-                self.wait(record)
-
-    def wait(self, record: Record) -> None:
-        """Take what a record says of impressions: shown, clicked, closed, erased."""
-        match record.entry:
             case Impression(generation=generation) if generation != self.generation:
                 return
             case Erased(source=source):
@@ -161,7 +246,7 @@ class State:
             return
         for start in range(0, len(chosen), READ_AT_ONCE):
             some = chosen[start : start + READ_AT_ONCE]
-            self.ranker = lessons.after(
+            self.ranker = update.learn_from(
                 self.ranker,
                 self._clicked(some),
                 seed=self.spec.seed,
@@ -185,10 +270,10 @@ class State:
             raise Missing(what, "records were taken out while they were read: begin again at the base")
         return taken
 
-    def _clicked(self, chosen: Sequence[Completed]) -> list[lessons.Clicked]:
+    def _clicked(self, chosen: Sequence[Completed]) -> list[update.Clicked]:
         """Return what was shown, read from the log, with the clicks."""
         shown = self.recall.shown([each.position for each in chosen])
-        return [lessons.Clicked(each.since, entry, each.clicks) for each, entry in zip(chosen, shown, strict=True)]
+        return [update.Clicked(each.since, entry, each.clicks) for each, entry in zip(chosen, shown, strict=True)]
 
     def learned_since(self, generation: int, learned: int) -> int:
         """Return how many impressions were learned since this generation had learned so many."""
@@ -200,7 +285,7 @@ class State:
             return True
         assert self.spec is not None
         assert self.ranker is not None
-        return not lessons.Memo.of(self.ranker, self.spec.places).is_needed
+        return not update.Memo.of(self.ranker, self.spec.places).is_needed
 
     @property
     def needed_from(self) -> int | None:

@@ -1,0 +1,371 @@
+"""Retention and erasure: a stored state becomes the base of a model, and records before it are deleted.
+
+One transaction stores the base with its record in the log. Only then are records deleted, a page at a time, which
+can be interrupted and repeated at any point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from perturank.errors import BadInput
+from perturank.service import changing, snapshots, versions
+from perturank.service.entries import (
+    Batch,
+    Changed,
+    Closed,
+    Compacted,
+    Deleted,
+    Erased,
+    Feedback,
+    Imported,
+    Impression,
+    Record,
+    RolledBack,
+    Snapshot,
+)
+from perturank.service.learner import checkpoint, replay
+from perturank.service.learner.lead import Lead
+from perturank.service.learner.state import State
+from perturank.service.log import Log, Transaction
+from perturank.service.refusals import NotKnown
+from perturank.service.sealing import source_seal
+from perturank.service.settings import Retention
+
+REMOVED = "records removed"  # how many positions are empty: `log verify` counts them
+AT_ONCE = 500  # records looked at, and deleted while others wait
+SECONDS_TO_DELETE = 0.05  # of a look: by pages of a few milliseconds, between which others write
+SECONDS_BETWEEN_LOOKS = 0.2
+
+Guard = Callable[[Transaction], None]  # stops a process that no longer leads
+
+
+def known(log: Log) -> list[str]:
+    """Return the names of all models that the log has ever known."""
+    return list(dict.fromkeys(record.model for record in log.rare(kinds=(Changed,))))
+
+
+def n_removed(log: Log) -> int:
+    """Return how many records were ever deleted."""
+    with log.transaction() as transaction:
+        return transaction.remembered(REMOVED)
+
+
+def compact(
+    log: Log, model: str, retention: Retention, guard: Guard | None = None, content: bytes | None = None
+) -> Compacted | None:
+    """Give a model a base, and let what the retention does not keep be deleted; None: nothing changes.
+
+    `content`: the stored state that becomes the base; without one, the newest that the retention allows is rebuilt.
+    """
+    horizon, base = _horizon(log, model, retention), checkpoint.base_of(log, model)
+    if horizon is None:
+        return None
+    if content is None and (base is None or base.at < horizon):
+        state = replay.follow(log, model, horizon)
+        content = None if state.ranker is None else checkpoint.pack(state)
+    elif content is None and base is not None and base.digest:  # after an erasure it is newer than need be
+        content = log.stored(snapshots.base_name(model)) or b""
+    return promote(log, model, content, max(horizon, base.at if base is not None else 0), horizon, guard)
+
+
+def _horizon(log: Log, model: str, retention: Retention) -> int | None:
+    """Return the newest position that is old enough: of a version, or of the model's deletion; None: none is."""
+    now = next((record.at for record in log.read(after=log.tail() - 1)), 0)
+    end, newest = (next(iter(log.newest(model, kind, 1)), None) for kind in (Deleted, Snapshot))
+    ended = 0 if end is None else end.position
+    n = retention.impressions or 0  # nothing more is learned of a deleted model
+    if newest is not None and isinstance(newest.entry, Snapshot) and newest.position > ended:
+        head, n = newest.entry, newest.entry.learned
+        found = versions.last(log, model, lambda each: retention.lets_go(now - each.at, n_between(each.snapshot, head)))
+        if found is not None and found.position > ended:
+            return found.position
+    return ended if end is not None and retention.lets_go(now - end.at, n) else None
+
+
+def n_between(then: Snapshot, now: Snapshot) -> int:
+    """Return how many impressions were learned between two versions, at least."""
+    return now.learned - then.learned if now.generation == then.generation else now.learned
+
+
+def promote(
+    log: Log, model: str, content: bytes | None, at: int, horizon: int, guard: Guard | None = None
+) -> Compacted | None:
+    """Make a stored state the base of a model, and let records up to the horizon be deleted; None: nothing changes.
+
+    Without content the model was deleted, and its base is empty at this position.
+    """
+    header: dict[str, Any] = {} if content is None else checkpoint.header(content, f"the base of model {model!r}")
+    at, waiting = header.get("at", at), header.get("waiting_from")
+    is_behind = checkpoint.position(log, snapshots.state_name(model)) <= at
+    with log.transaction() as transaction:
+        if guard is not None:
+            guard(transaction)
+        base = _entry(transaction.newest(model, Compacted))
+        version = header["version"] + bool(header["unpublished"]) if header else 0
+        if (base is not None and base.at > at) or _is_contradicted(log, model, at, version):
+            return None
+        if not header:  # should the model come back, its versions count on
+            version = max((each.snapshot.version for each in versions.newest(log, model, 1, at)), default=0)
+        through = max(min(horizon, at if waiting is None else waiting - 1), 0 if base is None else base.through)
+        entry = Compacted(at, through, version, header.get("learned", 0), bytes.fromhex(header.get("digest", "")))
+        if entry == base:
+            return None
+        transaction.append(model, entry)
+        _store(log, transaction, model, content, at)
+        if is_behind:  # it is of no more use, and may hold clicks of a source that is to be erased
+            transaction.remove(snapshots.state_name(model))
+    return entry
+
+
+def _is_contradicted(log: Log, model: str, at: int, version: int) -> bool:
+    """Return whether the model has ended since, or has gone back to a version that the base does not know."""
+    backs = (record.entry for record in log.all_of(model, RolledBack, after=at))
+    return bool(log.all_of(model, Deleted, after=at)) or any(
+        isinstance(back, RolledBack) and back.version < version for back in backs
+    )
+
+
+def _store(log: Log, transaction: Transaction, model: str, content: bytes | None, at: int) -> None:
+    """Store the base in place of the one before, and drop what only led up to it."""
+    if content is None:
+        transaction.remove(snapshots.base_name(model))
+    else:
+        transaction.store(snapshots.base_name(model), content)
+    transaction.remove(snapshots.next_name(model))
+    transaction.remove_all(f"{model}/mark/")  # earlier versions stored several states that could become the base
+    later = {r.entry.blob for r in log.all_of(model, Imported, after=at) if isinstance(r.entry, Imported)}
+    for name in log.names(f"{model}/imported/"):
+        if name not in later:
+            transaction.remove(name)
+
+
+def request_erasure(log: Log, source: str, model: str | None = None) -> dict[str, int]:
+    """Record that a source is to be erased, from one model or all; return the positions of the requests."""
+    names = known(log)
+    if model is not None and model not in names:
+        raise NotKnown(f"the log knows no model {model!r}", "check its name")
+    seal = source_seal(source, log.secret)
+    with log.transaction() as transaction:
+        return {name: changing.erase(transaction, name, seal) for name in (names if model is None else [model])}
+
+
+def erase(log: Log, state: State, guard: Guard, retention: Retention | None = None) -> None:
+    """Make the present state the base, so that records of sources that are to be erased can be deleted.
+
+    Records of others stay, as far as the retention keeps them.
+    """
+    horizon = None if retention is None else _horizon(log, state.model, retention)
+    content = None if state.ranker is None else checkpoint.pack(state)
+    promote(log, state.model, content, state.at, horizon or 0, guard)
+
+
+@dataclass(frozen=True)
+class Superfluous:
+    """The records of a model that are to be deleted: those that the base does without, and those of erased sources."""
+
+    base: Compacted
+    erased: dict[bytes, int]  # sealed sources, and up to where they are erased
+    closed: int  # the newest closing, which says what is late
+    stored: frozenset[int]  # versions whose bytes are there
+    secret: bytes
+
+    @property
+    def through(self) -> int:
+        """The position after which there are none."""
+        return max([self.base.through, *self.erased.values()])
+
+    def __contains__(self, record: Record) -> bool:
+        old = record.position <= self.base.through
+        match record.entry:
+            case Impression(source=source) if source is not None and self.erased and not old:
+                return record.position <= self.erased.get(source_seal(source, self.secret), 0)
+            case Impression() | Feedback() | Batch():
+                return old
+            case Closed():
+                return old and record.position != self.closed
+            case Snapshot(version=version):
+                return old and version < self.base.version and version not in self.stored
+            case _:
+                return False
+
+
+def _superfluous(log: Log, model: str, base: Compacted) -> Superfluous:
+    requests = [record for record in log.all_of(model, Erased) if record.position <= base.at]
+    erased = {record.entry.source: record.position for record in requests if isinstance(record.entry, Erased)}
+    closed = next((record.position for record in log.newest(model, Closed, 1)), 0)
+    return Superfluous(base, erased, closed, frozenset(snapshots.versions(log, model)), log.secret)
+
+
+def delete(log: Log, model: str, guard: Guard, through: int | None = None) -> Iterator[int]:
+    """Delete what the newest base up to a position makes superfluous; yield after each page how many records went."""
+    found = next(iter(log.newest(model, Compacted, 1, through)), None)
+    base = _entry(found)
+    if found is None or base is None or found.position <= _deleted_for(log, model):
+        return
+    goes = _superfluous(log, model, base)
+    records = log.read(through=goes.through, model=model)
+    while page := list(islice(records, AT_ONCE)):
+        old = [record for record in page if record in goes]
+        yield _cut(log, old, guard) if old else 0
+    with log.transaction() as transaction:
+        guard(transaction)
+        transaction.remember(_name(model), found.position)
+    while log.give_back():
+        yield 0
+
+
+def _cut(log: Log, records: Sequence[Record], guard: Guard) -> int:
+    """Delete these records, and with an impression all that was said of it later; return how many went."""
+    names = [each.impression for each in records if isinstance(each.entry, Impression)]
+    with log.transaction() as transaction:
+        guard(transaction)
+        n = transaction.cut([record.position for record in records], [name for name in names if name is not None])
+        transaction.remember(REMOVED, transaction.remembered(REMOVED) + n)
+    return n
+
+
+def _name(model: str) -> str:
+    """Return the name for the position of the record of the last base for which everything is deleted.
+
+    Earlier versions remembered a smaller position there, so that what they have deleted is looked through once more.
+    """
+    return f"{model} swept"
+
+
+def _deleted_for(log: Log, model: str) -> int:
+    with log.transaction() as transaction:
+        return transaction.remembered(_name(model))
+
+
+def _entry(record: Record | None) -> Compacted | None:
+    return record.entry if record is not None and isinstance(record.entry, Compacted) else None
+
+
+def is_done(log: Log, model: str, request: int = 0) -> bool:
+    """Return whether everything is deleted that the newest base asks for, and that base lies after a request."""
+    newest = next(iter(log.newest(model, Compacted, 1)), None)
+    base = _entry(newest)
+    if newest is None or base is None:
+        return request == 0
+    return base.at >= request and newest.position <= _deleted_for(log, model)
+
+
+def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
+    """Delete what the bases of models ask for, or wait for the learner that leads; return whether it is done.
+
+    `requests`: by model the position of a request to erase a source; 0: there is none. Only the process that leads
+    deletes, since it has read past the base before.
+    """
+    end = time.monotonic() + seconds
+    while not all(is_done(log, model, request) for model, request in requests.items()):
+        if log.try_to_lead():
+            lead = Lead.take(log)
+            for model, request in requests.items():
+                base = checkpoint.base_of(log, model)
+                if request > (0 if base is None else base.at):
+                    erase(log, replay.follow(log, model, log.tail()), lead.check)
+                for _ in delete(log, model, lead.check):
+                    pass
+        elif time.monotonic() > end:
+            return False
+        else:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    return True
+
+
+class Next(NamedTuple):
+    """What is to be known of the state that was stored as a model's next base."""
+
+    version: int
+    when: int
+    learned: int
+    generation: int
+
+    @classmethod
+    def of(cls, state: State) -> Next:
+        """Return that of a state."""
+        return cls(state.version, state.when, state.learned, state.generation)
+
+
+class Housekeeper:
+    """Retention and erasure beside learning: a little at each look, so that learning never waits long.
+
+    With a retention, the state of a version is stored as the next base. When it is old enough it becomes the base,
+    and the present state takes its place: at least the span that is asked for is kept, and about twice that at most.
+    """
+
+    def __init__(self, log: Log, retention: Retention | None, guard: Guard) -> None:
+        self._log, self._retention, self._guard = log, retention, guard
+        self._next: dict[str, Next] = {}
+        self._gone: set[tuple[str, int]] = set()  # deleted models that are compacted, with where each ended
+        self._deletions: dict[str, tuple[int, Iterator[int]]] = {}  # by model, with the record of the base
+        self._until = 0.0
+
+    def look(self, states: Sequence[State]) -> bool:
+        """Do what is next for each of the models, all of which have read the log; return whether there is more."""
+        now = max((state.when for state in states), default=0)
+        self._until = time.monotonic() + SECONDS_TO_DELETE
+        more = [self._look_at(state, now) for state in states]
+        return any(more)
+
+    def _look_at(self, state: State, now: int) -> bool:
+        if state.erased > state.based and not state.unpublished:
+            erase(self._log, state, self._guard, self._retention)
+            self._next[state.model] = Next.of(state)  # the base is as new as a next one would be
+            return True
+        base = None
+        if self._retention is not None and state.spec is None:
+            base = self._compact_deleted(state, now, self._retention)
+        elif self._retention is not None and state.version > 0 and not state.unpublished:
+            base = self._rotate(state, self._retention)
+        return self._delete(state) or base is not None
+
+    def _compact_deleted(self, state: State, now: int, retention: Retention) -> Compacted | None:
+        """Give a model that was deleted long enough ago an empty base, and return it."""
+        end = state.model, state.generation
+        if end in self._gone or not retention.lets_go(now - state.when, retention.impressions or 0):
+            return None
+        self._gone.add(end)
+        return compact(self._log, state.model, retention, self._guard)
+
+    def _rotate(self, state: State, retention: Retention) -> Compacted | None:
+        """Promote the next base if it is old enough, store the present state in its place, and return the base."""
+        model, name, base = state.model, snapshots.next_name(state.model), None
+        content = self._log.stored(name) if model not in self._next else None
+        with contextlib.suppress(BadInput):  # what is damaged is replaced below
+            if content is not None:
+                header = checkpoint.header(content, name)
+                self._next[model] = Next(*(header[field] for field in Next._fields))
+            held = self._next.get(model)
+            if held is not None:
+                n_learned = state.learned_since(held.generation, held.learned)
+                if state.version <= held.version or not retention.lets_go(state.when - held.when, n_learned):
+                    return None
+            content = self._log.stored(name) or self._log.stored(snapshots.base_name(model))
+            if content is not None:
+                base = compact(self._log, model, retention, self._guard, content)
+        content = checkpoint.pack(state)  # before others must wait
+        with self._log.transaction() as transaction:
+            self._guard(transaction)
+            if changing.current(transaction, model) is None:
+                return base  # deleted meanwhile, with all that was stored for it
+            transaction.store(name, content)
+        self._next[model] = Next.of(state)
+        return base
+
+    def _delete(self, state: State) -> bool:
+        """Delete for the newest base that was read until this look's time is over; return whether there is more."""
+        base, pages = self._deletions.get(state.model, (-1, iter(())))
+        if base != state.compacted:
+            base, pages = state.compacted, delete(self._log, state.model, self._guard, state.at)
+            self._deletions[state.model] = base, pages
+        while next(pages, None) is not None:
+            if time.monotonic() >= self._until:
+                return True
+        return False
