@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.loop import TOP, Loop, fresh, world_of
 from perturank import datasets
+from perturank.core import with_room
 from perturank.datasets import Dataset
 
 N_GRADES = 5
@@ -95,7 +96,7 @@ def made_up(n_features: int, n_queries: int = 8, n_documents: int = 20) -> Datas
 def run_here(workload: Workload, n_features: int) -> dict[str, float]:
     """Run in this process; return seconds, rounds and bytes."""
     data = made_up(n_features) if n_features else datasets.load("synthetic").train
-    loop = Loop(world_of(data, N_GRADES), fresh(workload.ranker, data.n_features).with_room(workload.rounds, TOP))
+    loop = Loop(world_of(data, N_GRADES), with_room(fresh(workload.ranker, data.n_features), workload.rounds, TOP))
     before = peak_bytes()
     n, seconds = loop.run_for(workload.seconds, workload.rounds)
     arrays = jax.tree.leaves(eqx.filter(loop.ranker, eqx.is_array))

@@ -18,13 +18,13 @@ import scipy.linalg
 
 from perturank import catalogue, datasets, machine, simulation
 from perturank.clicks import user
-from perturank.core import Array, Interaction, Key
+from perturank.core import LEARNING, START, USERS, Array, Interaction, Key, streams, with_room
 from perturank.parts import certainty
 from perturank.parts.covariance import Full
 from perturank.parts.preferences import inferred
 from perturank.parts.tangents import inner
 from perturank.rankers.olranknet import OlRankNet
-from perturank.simulation import LEARNING, START, USERS, Shelf, World, shown_list, streams
+from perturank.simulation import Shelf, World, shown_list
 
 PAIRS_AT_ONCE = 2000
 N_QUERIES = 100
@@ -42,7 +42,7 @@ def differences(ranker: OlRankNet, seen: Interaction, key: Key) -> Array:
         pairs=s.pairs,
         inclusion=s.inclusion,
     )
-    g = ranker._gradients(shown.features).explicit()
+    g = ranker.gradients(shown.features).explicit()
     return jnp.sqrt(pairs.weight)[:, None] * (g[pairs.winner] - g[pairs.loser])
 
 
@@ -57,7 +57,7 @@ def round_seen(world: World, ranker: OlRankNet, t: Array) -> Interaction:
 @eqx.filter_jit
 def own_distances(ranker: OlRankNet, features: Array, mask: Array) -> tuple[Array, Array]:
     """Return ‖g_i - g_j‖ under the ranker's own A⁻¹ [V, V], and the gradients written out [V, n]."""
-    g = ranker._gradients(features)
+    g = ranker.gradients(features)
     return certainty.distances(ranker.covariance.kernel(g, inner(g, g), mask)), g.explicit()
 
 
@@ -75,7 +75,7 @@ def main(n_rounds: int = 5000, width: int = 16) -> None:
     a = None
     for t in range(1, n_rounds + 1):
         if t % simulation.LEAST_ROOM == 1:
-            ranker = ranker.with_room(simulation.LEAST_ROOM, 10)
+            ranker = with_room(ranker, simulation.LEAST_ROOM, 10)
         seen = round_seen(world, ranker, jnp.int32(t))
         key = jax.random.fold_in(keys[LEARNING], t)
         waiting.append(np.asarray(differences(ranker, seen, key), np.float64))

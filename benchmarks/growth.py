@@ -16,6 +16,7 @@ from benchmarks.loop import SEED, TOP, Loop, fresh, world_of
 from benchmarks.oracle import OracleLoop
 from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
 from perturank import catalogue, clicks, datasets
+from perturank.core import with_room
 from perturank.datasets import Dataset, Fold
 from perturank.simulation import World
 from perturank.sweeps.speed import clock
@@ -115,7 +116,7 @@ def _followed(world: World, fold: Fold, effort: Effort) -> Iterator[tuple[int, A
         HEADS: fresh("p2headrank", fold.n_features),
         LINEAR: fresh("p2linrank", fold.n_features),
     }
-    filler = Loop(world, histories.small(fold.n_features).with_room(ROOM, TOP))
+    filler = Loop(world, with_room(histories.small(fold.n_features), ROOM, TOP))
     for t in all_rounds(effort):
         filler = _filled(filler, t)
         timed = followed if t in effort.at else {label: followed[label] for label in (BUDGET, HEADS)}
@@ -130,7 +131,7 @@ def _filled(filler: Loop, t: int) -> Loop:
     """Return the small network after round t."""
     while filler.round < t:
         n = min(ROOM, t - filler.round)
-        grown = filler.ranker.with_room(n, TOP)
+        grown = with_room(filler.ranker, n, TOP)
         filler = filler if grown is filler.ranker else Loop(filler.world, grown, filler.round)
         filler.run(n)
     return filler
@@ -138,7 +139,7 @@ def _filled(filler: Loop, t: int) -> Loop:
 
 def _seconds(world: World, ranker: Any, t: int, effort: Effort) -> float:
     """Return the seconds of a round after round t."""
-    loop = Loop(world, ranker.with_room(ROOM, TOP), t)
+    loop = Loop(world, with_room(ranker, ROOM, TOP), t)
     guess = loop.run(WARM_UP) / WARM_UP
     n = max(1, min(MOST // LAPS, int(effort.seconds / LAPS / guess)))
     return min(loop.run(n) / n for _ in range(LAPS))  # the best lap: others disturb, and never help

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.loop import TOP, fresh
 from perturank import catalogue, storage
-from perturank.core import Array, Interaction, Query, Ranker
+from perturank.core import Array, Interaction, Query, Ranker, with_room
 
 NAME = "p2neurrank"
 SMALL: dict[str, Any] = {"widths": (8,), "budget": 32, "learning_rate": 3e-3, "n_steps": 1}
@@ -47,7 +47,7 @@ def remembering(n_documents: int, n_features: int) -> Any:
     n_lists = max(1, n_documents // TOP)
     rows = jax.random.uniform(jax.random.key(0), (n_lists * TOP, n_features))
     clicks = jnp.arange(TOP) % 2 == 0
-    ranker: Any = small(n_features).with_room(n_lists, TOP)
+    ranker: Any = with_room(small(n_features), n_lists, TOP)
 
     @jax.jit
     def filled(arrays: Any, rows: Array) -> Any:

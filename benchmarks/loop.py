@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perturank import catalogue, clicks
-from perturank.core import Ranker
+from perturank.core import START, Ranker, streams
 from perturank.datasets import Dataset
 from perturank.hyperparameters import Settings
-from perturank.simulation import LONGEST_CHUNK, START, Shelf, World, rounds_done, streams
+from perturank.simulation import LONGEST_CHUNK, Shelf, World, rounds_done
 from perturank.sweeps.speed import clock
 
 TOP = 10

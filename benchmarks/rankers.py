@@ -11,6 +11,7 @@ from benchmarks.loop import SEED, TOP, USER, Loop, fresh, world_of
 from benchmarks.oracle import OracleLoop
 from benchmarks.section import Advance, Column, Effort, Row, Rows, Section
 from perturank import catalogue, datasets
+from perturank.core import with_room
 from perturank.hyperparameters import Settings
 from perturank.simulation import World
 
@@ -79,7 +80,7 @@ def _best_pass(world: World, case: Case, n_features: int, effort: Effort) -> tup
     """Return rounds and seconds of the best of a few passes over the same rounds."""
     best, spent = (0, float("inf")), 0.0
     for _ in range(PASSES):
-        loop = Loop(world, fresh(case.ranker, n_features, case.settings).with_room(effort.rounds, TOP))
+        loop = Loop(world, with_room(fresh(case.ranker, n_features, case.settings), effort.rounds, TOP))
         done = loop.run_for(LONGER * effort.seconds, effort.rounds)
         best = max(best, done, key=lambda pair: pair[0] / pair[1])
         spent += done[1]

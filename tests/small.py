@@ -18,7 +18,7 @@ import numpy as np
 
 from perturank import catalogue
 from perturank.clicks import user
-from perturank.core import Array, Interaction, Query, Ranking
+from perturank.core import Array, Interaction, Query, Ranking, with_room
 from perturank.datasets import Dataset
 from perturank.datasets.fold import Fold
 from perturank.hyperparameters import Settings
@@ -61,6 +61,16 @@ def ranker(name: str, seed: int = 0, **changes: Any) -> Any:
     return catalogue.published(name).make(N_FEATURES, jax.random.key(seed), settings(name, **changes))
 
 
+def able(protocol: type) -> list[str]:
+    """Return the rankers of the catalogue that declare what the protocol asks for."""
+    return [name for name, entry in catalogue.rankers().items() if isinstance(entry.kind, protocol)]
+
+
+def one_of_each_kind() -> list[str]:
+    """Return one ranker of the catalogue for every class."""
+    return list({entry.kind: name for name, entry in reversed(catalogue.rankers().items())}.values())
+
+
 def rows(n: int, seed: int = 0) -> np.ndarray:
     """Return n random documents; [n, 5]."""
     return np.random.default_rng(seed).uniform(-1, 1, (n, N_FEATURES)).astype(np.float32)
@@ -82,7 +92,7 @@ def interaction(shown: Query, places: Sequence[int], clicked: Sequence[int], mem
 @cache
 def learned(name: str, **changes: Any) -> Any:
     """Return a small ranker after two lists, as it learns on."""
-    learning = ranker(name, **changes).with_room(2, PLACES)
+    learning = with_room(ranker(name, **changes), 2, PLACES)
     for seed in range(2):
         shown = query(seed=seed)
         ranking = learning.rank(shown, jax.random.key(seed), PLACES)

@@ -38,7 +38,7 @@ def test_every_promised_ranker_is_there() -> None:
 
 def test_every_file_of_the_folder_publishes_something() -> None:
     files = {module.name for module in pkgutil.iter_modules(rankers.__path__)}
-    assert {p.start.__module__.rpartition(".")[2] for p in catalogue.rankers().values()} == files
+    assert {p.kind.__module__.rpartition(".")[2] for p in catalogue.rankers().values()} == files
 
 
 @pytest.mark.parametrize("name", PROMISED)

@@ -7,7 +7,6 @@ import pytest
 import small
 from oracles import orders as oracle
 
-from perturank import catalogue
 from perturank.core import CertainOrders
 from perturank.evaluation import LONGEST_ORDERED, N_ORDER_QUERIES, Exam, OrderExam
 from perturank.orders import NO_DOCUMENT
@@ -39,12 +38,6 @@ def test_only_rankers_with_certain_orders_have_them() -> None:
         ranker = small.ranker(name)
         assert not isinstance(ranker, CertainOrders)
         assert exam.orders(ranker).certain_wrong is None
-
-
-@pytest.mark.parametrize("name", catalogue.rankers())
-def test_a_ranker_that_knows_what_is_uncertain_says_which_orders_are_certain(name: str) -> None:
-    ranker = small.ranker(name)
-    assert isinstance(ranker, CertainOrders) == (ranker.uncertain(small.query()) is not None)
 
 
 def test_long_lists_are_cut_and_short_ones_padded_to_one_shape() -> None:

@@ -18,24 +18,12 @@ from oracles import metrics as oracle
 
 from perturank import catalogue, datasets, simulation, storage
 from perturank.clicks import user
-from perturank.core import Interaction, Query
+from perturank.core import LEARNING, LISTS, QUERIES, START, USERS, Interaction, Query, streams
 from perturank.datasets.dataset import Head
 from perturank.datasets.fold import Fold
 from perturank.errors import BadInput
 from perturank.runs import Run
-from perturank.simulation import (
-    LEARNING,
-    LISTS,
-    QUERIES,
-    START,
-    USERS,
-    Plan,
-    Shelf,
-    World,
-    drawn_query,
-    simulate,
-    streams,
-)
+from perturank.simulation import Plan, Shelf, World, drawn_query, simulate
 
 TOP, ROUNDS, STOPS = small.PLACES, 40, (10, 25)
 KINDS = ["p2linrank", "p2neurrank", "p2headrank", "pairrank", "pdgd-linear"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perturank.errors import BadInput
+from perturank.hyperparameters import Settings
 
 Array = jax.Array
 Key = jax.Array
@@ -24,6 +25,13 @@ Judgement = Literal["grades", "scores"]
 
 SMALLEST_BUCKET = 16
 BEHIND_ALL = 2**31 - 1
+QUERIES, USERS, LISTS, LEARNING, START = range(5)  # concerns, each with a stream of keys of its own
+
+
+@jax.jit
+def streams(seed: int | Array) -> Key:
+    """Return one key per concern: queries, users, lists, learning, start; [5]."""
+    return jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(5))
 
 
 def bucket(n: int) -> int:
@@ -189,7 +197,15 @@ class Interaction(eqx.Module):
 
 @runtime_checkable
 class Ranker(Protocol):
-    """What every ranker of the catalogue does."""
+    """What every ranker of the catalogue does. What only some can do has protocols of its own, below."""
+
+    @classmethod
+    def start(cls, settings: Any, n_features: int, key: Key) -> Self:
+        """Return a ranker that has learned nothing."""
+
+    @property
+    def settings(self) -> Settings:
+        """The hyper-parameters."""
 
     @property
     def n_features(self) -> int:
@@ -204,19 +220,98 @@ class Ranker(Protocol):
     def learn(self, interaction: Interaction, key: Key) -> Self:
         """Return the ranker that has learned from these clicks; the old one is unchanged."""
 
-    def uncertain(self, query: Query) -> Array | None:
-        """Return the share of this query's pairs whose order is uncertain; None: not defined."""
-
-    def with_room(self, n_rounds: int, k: int) -> Self:
-        """Return the same ranker with memory for so many more rounds of k shown documents."""
-
 
 @runtime_checkable
 class CertainOrders(Protocol):
-    """What a ranker does that can say which of its orders are certain."""
+    """A ranker that can say which of its orders are certain."""
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i certainly precedes j; [V, V]."""
+
+    def precedes(self, query: Query) -> Array:
+        """Return P[i, j]: no list shows document j before i, unless a floor of exploration puts it there; [V, V]."""
+
+    def uncertain(self, query: Query) -> Array:
+        """Return the share of this query's pairs without a certain order."""
+
+
+@runtime_checkable
+class Ensemble(Protocol):
+    """A ranker that is made of several."""
+
+    def scores(self, query: Query) -> Array:
+        """Return the scores of each of the N rankers; [V, N]."""
+
+
+@runtime_checkable
+class KeepsLimits(Protocol):
+    """A ranker whose lists keep to `Query.limits`, and that knows the probability of its lists under them."""
+
+    keeps_limits: ClassVar[Literal[True]]
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A ranker that keeps what it has seen. Its memory cannot grow inside a compiled program: it needs room before."""
+
+    learning_only: ClassVar[tuple[str, ...]]  # fields that `rank` and `score` never read: serving does without them
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it forgets, so that it never needs more room than it has from the start."""
+
+    def with_room(self, n_rounds: int, k: int) -> Self:
+        """Return the same ranker with room for so many more rounds of k shown documents."""
+
+    def has_overflowed(self) -> Array:
+        """Return whether more was learned in a compiled program than there was room for."""
+
+
+@runtime_checkable
+class FitsBatches(Protocol):
+    """A ranker that learns from several interactions with one fit."""
+
+    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
+        """Return the ranker that has learned from the first n of these interactions [B, …], keys [B]."""
+
+
+@runtime_checkable
+class OffPolicy(Protocol):
+    """A ranker that needs its memo to learn, and can make up that of a list which another ranker showed."""
+
+    def memo_of(self, shown: Query) -> Any:
+        """Return the memo of this list [k]."""
+
+
+@runtime_checkable
+class LinearWidths(Protocol):
+    """A ranker that keeps A, whose inverse gives the confidence widths of linear scores."""
+
+    @property
+    def feature_covariance(self) -> Array | None:
+        """A of lemma:cb, [d, d]; None where there are too many features to keep it."""
+
+
+R = TypeVar("R", bound=Ranker)
+
+
+def with_room(ranker: R, n_rounds: int, k: int) -> R:
+    """Return the ranker with room for so many more rounds of k shown documents, if it needs any."""
+    return ranker.with_room(n_rounds, k) if isinstance(ranker, Remembers) else ranker
+
+
+def check_room(ranker: object) -> None:
+    """Refuse a ranker that learned more in a compiled program than it had room for: some of it is lost.
+
+    Inside the program nobody can be told; whoever runs one asks afterwards.
+    """
+    if isinstance(ranker, Remembers):
+        overflowed = ranker.has_overflowed()
+        if not isinstance(overflowed, jax.core.Tracer) and overflowed:
+            raise BadInput(
+                "a compiled program has learned more than the ranker had room for, and its memory is damaged",
+                "give it room first: with_room(rounds, k)",
+            )
 
 
 @runtime_checkable

@@ -18,11 +18,11 @@ import numpy as np
 
 from perturank import metrics, storage
 from perturank.client import Client
-from perturank.core import Array, ClickModel, Key, Ranker
+from perturank.core import QUERIES, USERS, Array, ClickModel, Key, Ranker, streams
 from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam, OrderExam
 from perturank.runs import Checkpoint
-from perturank.simulation import QUERIES, USERS, Plan, drawn_query, streams
+from perturank.simulation import Plan, drawn_query
 
 SECONDS_BETWEEN_LOOKS = 0.005
 SECONDS_TO_LEARN = 60.0

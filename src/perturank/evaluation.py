@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank import metrics
-from perturank.core import Array, CertainOrders, Query, Ranker, bucket
+from perturank.core import Array, CertainOrders, LinearWidths, Query, Ranker, bucket
 from perturank.datasets import Dataset
 from perturank.orders import NO_DOCUMENT, Orders
 
@@ -76,12 +76,13 @@ class Doubts:
 
     def share(self, ranker: Ranker) -> float | None:
         """Return the mean share of uncertain pairs; None where the ranker defines none."""
-        shares = [ranker.uncertain(query) for query in self.queries]
-        return None if shares[0] is None else float(np.mean([float(s) for s in shares if s is not None]))
+        if not isinstance(ranker, CertainOrders):
+            return None
+        return float(np.mean([float(ranker.uncertain(query)) for query in self.queries]))
 
     def width(self, ranker: Ranker) -> float | None:
         """Return the mean of ‖x_i - x_j‖² in A⁻¹ over all pairs; None where the ranker keeps no A."""
-        covariance = getattr(ranker, "feature_covariance", None)
+        covariance = ranker.feature_covariance if isinstance(ranker, LinearWidths) else None
         if covariance is None:
             return None
         inverse = np.linalg.inv(np.asarray(covariance, np.float64))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,16 +14,12 @@ from perturank.hyperparameters import Settings
 
 @dataclass(frozen=True)
 class Published:
-    """A ranker by name. `start(settings, n_features, key)` returns one that has learned nothing."""
+    """A ranker by name: its class, and the settings of this variant."""
 
     name: str
     summary: str
     settings: Settings
-    start: Callable[[Any, int, Key], Any]
-
-    def makes(self, kind: type) -> bool:
-        """Return whether `start` is a method of this class."""
-        return getattr(self.start, "__self__", None) is kind
+    kind: type[Ranker]
 
     def make(self, n_features: int, key: Key | None = None, settings: Settings | None = None) -> Ranker:
         """Return a new ranker for documents of n_features features."""
@@ -33,7 +27,7 @@ class Published:
             raise BadInput(f"n_features is {n_features}", "it must be 1 or more")
         chosen = settings or self.settings
         # As one program: operation by operation, JAX would compile dozens.
-        ranker: Ranker = eqx.filter_jit(lambda key: self.start(chosen, n_features, key))(
+        ranker: Ranker = eqx.filter_jit(lambda key: self.kind.start(chosen, n_features, key))(
             jax.random.key(0) if key is None else key
         )
         return ranker

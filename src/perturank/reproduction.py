@@ -10,8 +10,9 @@ from typing import Any
 
 from perturank import clicks, datasets, significance
 from perturank.errors import BadInput
+from perturank.experiments.evidence import data_name
 from perturank.experiments.experiment import Finding
-from perturank.experiments.planning import Planned, Sources, findings, planned, shown, sources
+from perturank.experiments.planning import RunPlan, Sources, findings, plan_runs, sources
 from perturank.experiments.protocol import Protocol
 from perturank.experiments.trust import Trust
 from perturank.results.job import Job
@@ -20,7 +21,7 @@ from perturank.results.store import Store
 from perturank.sweeps import cost
 from perturank.sweeps.speed import matrix_gflops
 
-Maker = Callable[[Sequence[Job], Store], None]  # makes runs and keeps them: on this machine or on a cluster
+JobRunner = Callable[[Sequence[Job], Store], None]  # runs jobs and keeps their results: on this machine or on a cluster
 CALIBRATION = 0.3  # seconds
 MOST_GRADES = 5
 GRIDS = {
@@ -31,14 +32,14 @@ GRIDS = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class Study:
     """A protocol and what its data are made of: what a folder of results answers."""
 
     protocol: Protocol
     sources: Sources
 
     @classmethod
-    def of(cls, protocol: Protocol) -> Asked:
+    def of(cls, protocol: Protocol) -> Study:
         """Return the protocol with its data looked at; an unknown user is refused before any are read."""
         for name in protocol.users:
             clicks.user(name, MOST_GRADES)
@@ -46,40 +47,40 @@ class Asked:
 
     def store(self, folder: Path) -> Store:
         """Return the folder's store, made where there is none; it goes on with this protocol."""
-        return Store.opened(
-            folder, {**self.protocol.as_dict(), "sources": {k: list(v) for k, v in self.sources.items()}}
-        )
+        return Store.open(folder, {**self.protocol.as_dict(), "sources": {k: list(v) for k, v in self.sources.items()}})
 
     @classmethod
-    def by(cls, store: Store) -> Asked:
+    def by(cls, store: Store) -> Study:
         """Return what was asked of a folder of results last."""
         asked = store.manifest.get("asked") or {}
         if "sources" not in asked:
             raise BadInput(f"{store.folder} does not say what was asked for", "make it with perturank reproduce")
         return cls(Protocol.from_dict(asked), asked["sources"])
 
-    def planned(self, done: Mapping[str, Outcome], *, guess: bool = False) -> Planned:
+    def plan(self, done: Mapping[str, Outcome], *, guess: bool = False) -> RunPlan:
         """Return the runs that are asked for, as far as the finished ones tell."""
-        return planned(self.protocol, self.sources, done, guess=guess)
+        return plan_runs(self.protocol, self.sources, done, guess=guess)
 
     def findings(self, done: Mapping[str, Outcome]) -> list[Finding]:
         """Return what the finished runs say."""
         return findings(self.protocol, self.sources, done)
 
 
-def made(asked: Asked, store: Store, make: Maker, on_plan: Callable[[Planned], None]) -> dict[str, Outcome]:
-    """Make every run that is asked for and that the store lacks; return all it has.
+def run_missing(
+    study: Study, store: Store, run_jobs: JobRunner, on_plan: Callable[[RunPlan], None]
+) -> dict[str, Outcome]:
+    """Run every job that is asked for and that the store lacks; return all it has.
 
     `on_plan` is told each time the plan is known better.
     """
     done = store.outcomes()
     while True:
-        plan = asked.planned(done)
+        plan = study.plan(done)
         on_plan(plan)
         missing = [job for key, job in plan.jobs.items() if key not in done]
         if not missing:
             return done
-        make(_longest_first(missing, done), store)
+        run_jobs(_longest_first(missing, done), store)
         done |= {job.key: store.outcome(job.key) for job in missing}
 
 
@@ -108,18 +109,18 @@ class Estimates:
         return self.compiling + sum(row.seconds for row in self.rows)
 
 
-def estimated(asked: Asked, done: Mapping[str, Outcome]) -> Estimates:
+def estimate(study: Study, done: Mapping[str, Outcome]) -> Estimates:
     """Return what is still to be done. A run that several experiments share counts for the first."""
     gflops = matrix_gflops(CALIBRATION)
-    parts = asked.planned(done, guess=True).parts
-    data = _data({part.job.data for part in parts})
+    runs = study.plan(done, guess=True).runs
+    data = _data({run.job.data for run in runs})
     found: dict[tuple[str, str], dict[str, Job]] = {}
     seen: set[str] = set()
-    for part in parts:
-        own = found.setdefault((part.place.experiment, part.role), {})  # stays empty where all runs are others' too
-        if part.job.key not in seen:
-            own[part.job.key] = part.job
-            seen.add(part.job.key)
+    for run in runs:
+        own = found.setdefault((run.condition.experiment, run.role), {})  # stays empty where all runs are others' too
+        if run.job.key not in seen:
+            own[run.job.key] = run.job
+            seen.add(run.job.key)
     rows, to_compile = [], []
     for (experiment, role), jobs in found.items():
         missing = [job for key, job in jobs.items() if key not in done]
@@ -146,15 +147,15 @@ def _data(names: Iterable[str]) -> dict[str, cost.Data]:
     return {name: cost.Data(fold.n_features, fold.test.n_documents) for name, fold in folds.items()}
 
 
-def facts(asked: Asked, done: Mapping[str, Outcome]) -> dict[str, str]:
+def facts(study: Study, done: Mapping[str, Outcome]) -> dict[str, str]:
     """Return what a reader should know of all runs."""
-    p = asked.protocol
+    p = study.protocol
     hours = sum(outcome.last("seconds") for outcome in done.values()) / 3600
     makers = [outcome.made_by for outcome in done.values()]
     return {
         "scale": p.scale,
         "data": ", ".join(
-            f"{shown(data)} ({len(folds)} fold{'s' * (len(folds) > 1)})" for data, folds in asked.sources.items()
+            f"{data_name(data)} ({len(folds)} fold{'s' * (len(folds) > 1)})" for data, folds in study.sources.items()
         ),
         "users": ", ".join(p.users),
         "rounds": f"{p.rounds:,}",

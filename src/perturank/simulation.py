@@ -21,14 +21,29 @@ from jax import lax
 
 from perturank import machine, metrics
 from perturank.catalogue import published
-from perturank.core import Array, ClickModel, Interaction, Key, Query, Ranker, Ranking
+from perturank.core import (
+    LEARNING,
+    LISTS,
+    QUERIES,
+    START,
+    USERS,
+    Array,
+    ClickModel,
+    Interaction,
+    Key,
+    Query,
+    Ranker,
+    Ranking,
+    Remembers,
+    check_room,
+    streams,
+)
 from perturank.datasets import Dataset, Fold
 from perturank.datasets.dataset import Head, fingerprint
 from perturank.errors import BadInput
 from perturank.evaluation import Doubts, Exam, OrderExam
 from perturank.hyperparameters import Settings
 from perturank.parts import batches
-from perturank.parts.recency import is_bounded
 from perturank.runs import Progress, Run
 
 LONGEST_CHUNK = 1000
@@ -38,7 +53,6 @@ WORTH_A_BUCKET = 1.75  # each bucket is compiled, a fifth of all there is: the n
 ROWS_TO_A_SHELF = 4096
 QUERIES_TO_A_SHELF = 256
 LEAST_ROOM = 400  # rounds; growing a history compiles the loop again
-QUERIES, USERS, LISTS, LEARNING, START = range(5)
 
 
 @dataclass(frozen=True)
@@ -177,12 +191,6 @@ class World(eqx.Module):
     keys: Array
     top: int = eqx.field(static=True)
     scores: Array | None = None  # true scores [n], for a user who judges by them
-
-
-@jax.jit
-def streams(seed: int | Array) -> Key:
-    """Return one key per concern: queries, users, lists, learning, start; [5]."""
-    return jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.arange(5))
 
 
 def drawn_query(key: Key, t: Array, n_queries: Array | int, head: Head | None) -> Array:
@@ -330,7 +338,9 @@ def simulate(
 
 def _roomy(ranker: Ranker, n: int, top: int) -> Ranker:
     """Return the ranker with room for n more rounds; where it must grow, it grows for many at once."""
-    if is_bounded(ranker):
+    if not isinstance(ranker, Remembers):
+        return ranker
+    if ranker.is_bounded:
         return ranker.with_room(LONGEST_CHUNK, top)
     if _shapes(ranker.with_room(n, top)) == _shapes(ranker):
         return ranker
@@ -348,6 +358,7 @@ def rounds_done(
     blank = jnp.zeros(LONGEST_CHUNK)
     state = ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n)
     ranker, ndcgs, regrets = chunk(world, *state) if batch == 1 else batched_chunk(world, *state, batch)
+    check_room(ranker)
     return ranker, np.asarray(ndcgs)[:n], np.asarray(regrets)[:n]
 
 

@@ -37,14 +37,14 @@ def load(path: str | Path) -> Ranker:
     return restored(arrays, header, path)
 
 
-def header_of(ranker: Any) -> dict[str, Any]:
+def header_of(ranker: Ranker) -> dict[str, Any]:
     """Return what is needed, beside the arrays, to make the ranker again."""
     mine = ranker.settings.as_dict()
 
     def n_changed(entry: Published) -> int:
         return sum(value != mine[name] for name, value in entry.settings.as_dict().items())
 
-    same = [p for p in rankers().values() if type(p.settings) is type(ranker.settings) and p.makes(type(ranker))]
+    same = [p for p in rankers().values() if type(p.settings) is type(ranker.settings) and p.kind is type(ranker)]
     if not same:
         raise BadInput(f"{type(ranker).__name__} is not in the catalogue", "publish it in its file to save it")
     return {

@@ -35,7 +35,7 @@ def test_the_second_load_is_a_memory_map_of_the_same_numbers(
 ) -> None:
     before = {path.name: path.read_bytes() for path in data.iterdir()}
     first = load(data)
-    monkeypatch.setattr("perturank.datasets.loading.read", pytest.fail)  # nothing may be parsed again
+    monkeypatch.setattr("perturank.datasets.reader.read", pytest.fail)  # nothing may be parsed again
     second = load(data)
     assert isinstance(second.train.features, np.memmap)
     assert not second.train.features.flags.writeable
@@ -86,7 +86,7 @@ def test_a_cache_folder_that_cannot_be_written_is_named(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("perturank.datasets.loading.read", pytest.fail)  # and before anything is parsed
+    monkeypatch.setattr("perturank.datasets.reader.read", pytest.fail)  # and before anything is parsed
     monkeypatch.setenv("PERTURANK_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(BadInput, match=r"cannot use the cache folder .*/file/cache: .*; set PERTURANK_CACHE"):
         load(data)

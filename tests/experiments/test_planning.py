@@ -11,7 +11,7 @@ from perturank import BadInput
 from perturank.experiments import chosen, experiments
 from perturank.experiments.experiment import Arm
 from perturank.experiments.grids import points, searches
-from perturank.experiments.planning import Planned, findings, planned
+from perturank.experiments.planning import RunPlan, findings, plan_runs
 from perturank.experiments.protocol import SCALES, Protocol, protocol
 from perturank.results.job import Job
 from perturank.results.outcome import Outcome
@@ -24,11 +24,11 @@ def asked(**changes: Any) -> Protocol:
     return Protocol(**fields | changes)
 
 
-def all_done(protocol: Protocol, score: Mapping[str, float] | None = None) -> tuple[Planned, dict[str, Outcome]]:
+def all_done(protocol: Protocol, score: Mapping[str, float] | None = None) -> tuple[RunPlan, dict[str, Outcome]]:
     """Plan, and pretend to run what is missing, until nothing is."""
     done: dict[str, Outcome] = {}
     while True:
-        plan = planned(protocol, SOURCES, done)
+        plan = plan_runs(protocol, SOURCES, done)
         missing = {key: job for key, job in plan.jobs.items() if key not in done}
         if not missing:
             return plan, done
@@ -90,28 +90,28 @@ def test_a_protocol_survives_its_manifest() -> None:
 
 
 def test_without_a_search_there_is_one_run_for_each_arm_fold_user_and_seed() -> None:
-    plan = planned(asked(experiments=("linear-rankers",)), SOURCES, {})
-    assert len(plan.parts) == len(plan.jobs) == len(experiments()["linear-rankers"].arms) * 2 * 3 * 2
+    plan = plan_runs(asked(experiments=("linear-rankers",)), SOURCES, {})
+    assert len(plan.runs) == len(plan.jobs) == len(experiments()["linear-rankers"].arms) * 2 * 3 * 2
     assert plan.n_waiting == 0
     assert {job.content for job in plan.jobs.values()} == {"one", "two"}
     assert {job.evaluate_on for job in plan.jobs.values()} == {"test"}
 
 
 def test_experiments_share_their_runs() -> None:
-    plan = planned(asked(experiments=("neural-rankers", "perturbed-parameters")), SOURCES, {})
-    places = {part.place.experiment for part in plan.parts if part.job.ranker == "olranknet-diag"}
+    plan = plan_runs(asked(experiments=("neural-rankers", "perturbed-parameters")), SOURCES, {})
+    places = {part.condition.experiment for part in plan.runs if part.job.ranker == "olranknet-diag"}
     assert places == {"neural-rankers", "perturbed-parameters"}
-    assert len(plan.jobs) < len(plan.parts)
+    assert len(plan.jobs) < len(plan.runs)
 
 
 def test_an_experiment_with_data_of_its_own_ignores_the_protocols() -> None:
-    plan = planned(asked(experiments=("regret",)), SOURCES, {})
+    plan = plan_runs(asked(experiments=("regret",)), SOURCES, {})
     assert {job.data for job in plan.jobs.values()} == {"synthetic-linear"}
 
 
 @pytest.mark.parametrize("name", ["regret", "uncertain-orders"])
 def test_the_theorem_is_tried_by_users_who_obey_its_proposition(name: str) -> None:
-    plan = planned(asked(experiments=(name,)), SOURCES, {})
+    plan = plan_runs(asked(experiments=(name,)), SOURCES, {})
     assert {job.user for job in plan.jobs.values()} == {"preferences"}
     learners = [job for job in plan.jobs.values() if job.ranker != "random"]
     assert all(job.chosen["examined_beyond"] >= job.top - 1 for job in learners)
@@ -119,16 +119,16 @@ def test_the_theorem_is_tried_by_users_who_obey_its_proposition(name: str) -> No
 
 def test_final_runs_wait_for_the_search_and_then_take_the_best() -> None:
     protocol = asked(experiments=("linear-rankers",), grid="paper")
-    first = planned(protocol, SOURCES, {})
+    first = plan_runs(protocol, SOURCES, {})
     tuned = [arm for arm in experiments()["linear-rankers"].arms if arm.grid]
     assert first.n_waiting == len(tuned) * 2 * 3 * 2
-    assert {part.job.evaluate_on for part in first.parts if part.role == "search"} == {"validation"}
+    assert {part.job.evaluate_on for part in first.runs if part.role == "search"} == {"validation"}
     plan, _ = all_done(protocol)
     assert plan.n_waiting == 0
-    finals = [part for part in plan.parts if part.role == "final" and part.job.ranker == "p2linrank-paper"]
+    finals = [part for part in plan.runs if part.role == "final" and part.job.ranker == "p2linrank-paper"]
     assert {part.job.chosen["l2"] for part in finals} == {0.01}
     assert {
-        part.job.chosen["learning_rate"] for part in plan.parts if part.role == "final" and part.place.arm == "PDGD"
+        part.job.chosen["learning_rate"] for part in plan.runs if part.role == "final" and part.condition.arm == "PDGD"
     } == {0.1}
     assert {choice.among for _, choice in plan.choices if choice.arm == "PairRank"} == {16}
 
@@ -144,13 +144,13 @@ def test_a_staged_search_plays_fewer_rounds_first_and_then_only_the_best() -> No
     whole, _ = all_done(asked(experiments=("linear-rankers",), grid="paper", rounds=200))
     staged, _ = all_done(asked(experiments=("linear-rankers",), grid="paper", rounds=200, staged=True))
 
-    def rounds(plan: Planned) -> int:
+    def rounds(plan: RunPlan) -> int:
         return sum(job.rounds for job in plan.jobs.values() if job.evaluate_on == "validation")
 
     assert rounds(staged) < 0.6 * rounds(whole)
     assert {job.rounds for job in staged.jobs.values()} == {20, 200}
 
-    def choices(plan: Planned) -> set[Any]:
+    def choices(plan: RunPlan) -> set[Any]:
         return {(place, tuple(choice.chosen.items())) for place, choice in plan.choices}
 
     assert choices(staged) == choices(whole)  # this pretended world looks the same after fewer rounds
@@ -158,15 +158,15 @@ def test_a_staged_search_plays_fewer_rounds_first_and_then_only_the_best() -> No
 
 def test_guessing_plans_as_many_final_runs_as_there_will_be() -> None:
     protocol = asked(experiments=("linear-rankers",), grid="wide")
-    guessed = planned(protocol, SOURCES, {}, guess=True)
+    guessed = plan_runs(protocol, SOURCES, {}, guess=True)
     plan, _ = all_done(protocol)
-    finals = [sum(part.role == "final" for part in each.parts) for each in (guessed, plan)]
+    finals = [sum(part.role == "final" for part in each.runs) for each in (guessed, plan)]
     assert finals[0] == finals[1] > 0
 
 
 def test_final_runs_of_an_experiment_that_asks_for_them_keep_their_orders() -> None:
-    plan = planned(asked(experiments=("linear-rankers", "calibration")), SOURCES, {})
-    assert {(part.place.experiment, part.job.keeps_orders) for part in plan.parts} == {
+    plan = plan_runs(asked(experiments=("linear-rankers", "calibration")), SOURCES, {})
+    assert {(part.condition.experiment, part.job.keeps_orders) for part in plan.runs} == {
         ("linear-rankers", False),
         ("calibration", True),
     }
@@ -175,7 +175,7 @@ def test_final_runs_of_an_experiment_that_asks_for_them_keep_their_orders() -> N
 def test_findings_are_the_finished_final_runs_by_data_arm_and_user() -> None:
     protocol = asked(experiments=("linear-rankers", "regret"))
     plan, done = all_done(protocol)
-    lost = next(part.job.key for part in plan.parts if part.place.experiment == "linear-rankers")
+    lost = next(part.job.key for part in plan.runs if part.condition.experiment == "linear-rankers")
     linear, regret = findings(protocol, SOURCES, {key: value for key, value in done.items() if key != lost})
     assert (linear.n_missing, regret.n_missing) == (1, 0)
     (evidence,) = linear.evidence

@@ -177,3 +177,24 @@ def test_a_history_with_a_memory_has_all_of_its_room_at_once() -> None:
         history, _ = add(history, shown(documents), pairs_of(pairs), KEY)
     assert history.with_room(4 * DOCUMENT_BLOCK, PAIR_BLOCK) is history
     assert history.with_room(1, PAIR_BLOCK + 1) is not history
+
+
+@pytest.mark.parametrize("memory", [None, 200])
+def test_a_history_without_room_overflows_and_never_forgets_that_it_has(memory: int | None) -> None:
+    history = History.empty(5, memory=memory)
+    pairs = Pairs(jnp.arange(0, 16, 2), jnp.arange(1, 16, 2), jnp.ones(8))
+    for t in range(40):
+        history, _ = add(remembered(history), small.query(16, seed=t), pairs, KEY)
+        assert bool(history.has_overflowed) == (16 * (t + 1) > DOCUMENT_BLOCK)
+
+
+def test_a_history_overflows_by_pairs_too() -> None:
+    history = History.empty(5)
+    query = small.query(16)
+    winner, loser = (jnp.asarray(places) for places in np.triu_indices(16, 1))
+    for t in range(5):
+        ids = query.ids.at[:, 1].set(t)
+        history, _ = add(
+            history, Query(query.features, query.mask, ids, query.prior), Pairs(winner, loser, jnp.ones(120)), KEY
+        )
+        assert bool(history.has_overflowed) == (120 * (t + 1) > PAIR_BLOCK)

@@ -54,7 +54,7 @@ def trained(kind: str) -> tuple[Any, np.ndarray]:
 def test_its_widths_are_those_of_the_sum_of_outer_products(kind: str) -> None:
     ranker, news = trained(kind)
     a = certainty.covariance(news, L2, diagonal=kind == "diagonal")
-    documents = ranker._gradients(QUERY.features)
+    documents = ranker.gradients(QUERY.features)
     kernel = ranker.covariance.kernel(documents, inner(documents, documents), QUERY.mask)
     g = gradients(ranker)
     np.testing.assert_allclose(kernel[:9, :9], g @ np.linalg.inv(a) @ g.T, rtol=1e-3, atol=1e-3)
@@ -125,8 +125,8 @@ def test_the_width_of_the_lemma_is_that_of_its_alpha() -> None:
         eqx.tree_at(lambda r: r.theta, type(ranker)(ranker.settings.changed(**changes), *fields(ranker)), ranker.theta)
         for changes in ({"alpha": "lemma", "delta": 0.2, "noise_bound": 0.5}, {"alpha": alpha})
     )
-    assert float(by_lemma._alpha()) == pytest.approx(float(by_number._alpha()), rel=1e-3)
+    assert float(by_lemma.alpha()) == pytest.approx(float(by_number.alpha()), rel=1e-3)
 
 
 def fields(ranker: Any) -> tuple[Any, ...]:
-    return ranker.theta, ranker.theta_0, ranker.optimiser, ranker.covariance, ranker.history
+    return ranker.history, ranker.theta, ranker.theta_0, ranker.optimiser, ranker.covariance

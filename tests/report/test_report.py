@@ -73,7 +73,8 @@ def sample(**more: Any) -> Finding:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("report")
     assert (
-        report.written(made / "new", [sample(n_missing=4)], {"version": "1.2", EVIL: EVIL}) == made / "new/report.html"
+        report.write_report(made / "new", [sample(n_missing=4)], {"version": "1.2", EVIL: EVIL})
+        == made / "new/report.html"
     )
     return made / "new"
 
@@ -168,7 +169,7 @@ def test_every_arm_and_user_has_a_row_of_trust(page: Page) -> None:
 
 def test_an_experiment_without_runs_says_so_and_draws_nothing(tmp_path: Path) -> None:
     nothing = finding([finals({"ours": {}})], ARMS, n_missing=9, claims=CLAIMS[:1])
-    page = Page(report.written(tmp_path, [nothing], {}).read_text())
+    page = Page(report.write_report(tmp_path, [nothing], {}).read_text())
     assert "No run of this experiment has finished." in page.inside("p")
     assert "no run has finished" in page.text
     assert not list((tmp_path / "figures").iterdir())
@@ -176,7 +177,7 @@ def test_an_experiment_without_runs_says_so_and_draws_nothing(tmp_path: Path) ->
 
 def test_two_drawings_under_one_label_have_files_of_their_own(tmp_path: Path) -> None:
     same = (drawing("ndcg", "fig:variance_01"), drawing("seconds", "fig:variance_01"))
-    report.written(tmp_path, [sample(drawings=same)], {})
+    report.write_report(tmp_path, [sample(drawings=same)], {})
     assert sorted(path.stem for path in (tmp_path / "figures").glob("*.png")) == [
         "variance_01-ndcg",
         "variance_01-seconds",
@@ -184,7 +185,7 @@ def test_two_drawings_under_one_label_have_files_of_their_own(tmp_path: Path) ->
 
 
 def test_writing_again_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    report.written(tmp_path, [sample(n_missing=4)], {"version": "1.2", EVIL: EVIL})
+    report.write_report(tmp_path, [sample(n_missing=4)], {"version": "1.2", EVIL: EVIL})
     for path in (path for path in folder.rglob("*") if path.is_file()):
         assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
 
@@ -192,7 +193,7 @@ def test_writing_again_gives_the_same_bytes(folder: Path, tmp_path: Path) -> Non
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot make"):
-        report.written(tmp_path / "file" / "report", [], {})
+        report.write_report(tmp_path / "file" / "report", [], {})
 
 
 def test_the_terminal_shows_final_numbers_in_80_columns() -> None:

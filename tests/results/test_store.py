@@ -19,7 +19,7 @@ from perturank.results.store import Store, digest
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store.opened(tmp_path / "results", {"rounds": 20})
+    return Store.open(tmp_path / "results", {"rounds": 20})
 
 
 def test_a_run_comes_back_as_it_was(store: Store) -> None:
@@ -54,7 +54,7 @@ def test_a_run_without_orders_is_named_as_before_there_were_any() -> None:
 def test_a_result_of_an_earlier_version_is_read_and_merged_without_what_it_did_not_measure(
     store: Store, tmp_path: Path
 ) -> None:
-    other = Store.opened(tmp_path / "other", {})
+    other = Store.open(tmp_path / "other", {})
     for each in (store, other):
         each.keep(replace(outcome(), random_ndcg=0.25))
     path = store.path(job().key)
@@ -117,7 +117,7 @@ def test_a_folder_of_other_conventions_is_refused(store: Store) -> None:
     manifest["conventions"]["gamma"] = 0.5
     path.write_text(json.dumps(manifest))
     with pytest.raises(BadInput, match=r"another convention: gamma is 0\.5"):
-        Store.opened(store.folder, {})
+        Store.open(store.folder, {})
 
 
 @pytest.mark.parametrize("change", [{"format": 99}, {"version": "99.0"}])
@@ -125,24 +125,24 @@ def test_a_folder_of_a_newer_version_is_refused(store: Store, change: dict[str, 
     path = store.folder / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(BadInput, match=f"this is {__version__}.*upgrade"):
-        Store.opened(store.folder)
+        Store.open(store.folder)
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(BadInput, match="not empty"):
-        Store.opened(tmp_path, {})
+        Store.open(tmp_path, {})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_folder_goes_on_with_what_is_asked_last(store: Store) -> None:
-    again = Store.opened(store.folder, {"rounds": 40})
+    again = Store.open(store.folder, {"rounds": 40})
     assert again.manifest["asked"] == {"rounds": 40}
-    assert Store.opened(store.folder).manifest["asked"] == {"rounds": 40}
+    assert Store.open(store.folder).manifest["asked"] == {"rounds": 40}
 
 
 def test_folders_merge(store: Store, tmp_path: Path) -> None:
-    other = Store.opened(tmp_path / "other", {})
+    other = Store.open(tmp_path / "other", {})
     store.keep(outcome(job(seed=1)))
     other.keep(outcome(job(seed=1), seconds=9.0))  # the same run, on a slower machine
     other.keep(outcome(job(seed=2)))
@@ -151,7 +151,7 @@ def test_folders_merge(store: Store, tmp_path: Path) -> None:
 
 
 def test_the_same_run_with_other_numbers_is_not_merged(store: Store, tmp_path: Path) -> None:
-    other = Store.opened(tmp_path / "other", {})
+    other = Store.open(tmp_path / "other", {})
     store.keep(outcome(ndcg=0.5))
     other.keep(outcome(ndcg=0.6))
     with pytest.raises(BadInput, match="differs"):

@@ -13,7 +13,7 @@ from service_small import PLACES, impression, rows, spec
 
 from perturank.catalogue import rankers
 from perturank.parts import scoring
-from perturank.service.explaining import drawn, explained, explored, free_sets, graph
+from perturank.service.explaining import drawn, explained, explored, graph
 from perturank.service.listing import Flat, Listed, listed
 from perturank.service.telemetry import cost
 from perturank.wire.specification import Exploration
@@ -150,16 +150,6 @@ def test_what_was_explained_once_is_not_compiled_again(name: str, settings: dict
         explained(ranker, ids[:n], rows(n, 1), None, Exploration(), PLACES)
         explained(ranker, ids, rows(n + 1), None, Exploration(), PLACES)  # padded to the same length
     assert not then
-
-
-def test_who_is_free_among_a_thousand_documents_is_found_at_once() -> None:
-    chance = np.random.default_rng(0)
-    scores = chance.normal(size=(1000, 2))
-    precedes = np.all(scores[:, None] > scores[None], axis=2)
-    best = np.argsort(-scores.mean(axis=1), kind="stable")
-    for place, free in enumerate(free_sets(precedes, best, best[:100], Exploration())):
-        left = best[place:]
-        assert free == left[~precedes[np.ix_(left, left)].any(axis=0)].tolist()
 
 
 def test_the_log_says_of_a_list_where_it_was_left_to_chance() -> None:

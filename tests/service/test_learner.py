@@ -23,7 +23,7 @@ from service_small import (
     versions,
 )
 
-from perturank.core import Interaction, Query
+from perturank.core import LEARNING, Interaction, Query, streams
 from perturank.service import changing, snapshots
 from perturank.service import learner as learning
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack
@@ -38,7 +38,6 @@ from perturank.service.replaying import rebuilt, same_as_stored, whole
 from perturank.service.retention import Retention
 from perturank.service.sealing import source_seal
 from perturank.service.state import State
-from perturank.simulation import LEARNING, streams
 
 MODELS = ["pdgd-linear", "p2headrank", "p2neurrank", "p2linrank", "dbgd-linear"]
 

@@ -57,8 +57,8 @@ def test_a_node_is_killed_half_way_and_the_results_are_those_of_a_local_sweep(
         if len(finished) == len(wanted) // 2:
             nodes.remove_node(second, allow_graceful=False)
 
-    store = Store.opened(tmp_path / "cluster", {})
-    cluster.made(wanted, store, nodes.address, kill_one)
+    store = Store.open(tmp_path / "cluster", {})
+    cluster.run_jobs(wanted, store, nodes.address, kill_one)
     assert len(finished) == len(wanted)
     here, _ = made(tmp_path / "here", wanted, 1)
     assert digest(store.outcomes()) == digest(here.outcomes())

@@ -25,8 +25,8 @@ def jobs(ranker: str = "pdgd-linear", rounds: int = 30, seeds: int = 2) -> list[
 
 
 def made(folder: Path, wanted: list[Job], n_workers: int) -> tuple[Store, list[Job]]:
-    store, finished = Store.opened(folder, {}), list[Job]()
-    local.made(wanted, store, n_workers, lambda job, n: None, finished.append)
+    store, finished = Store.open(folder, {}), list[Job]()
+    local.run_jobs(wanted, store, n_workers, lambda job, n: None, finished.append)
     return store, finished
 
 
@@ -41,9 +41,9 @@ def test_two_processes_give_the_results_of_one(tmp_path: Path) -> None:
 
 def test_a_mistake_in_a_run_stops_the_sweep_in_one_line_and_keeps_what_is_finished(tmp_path: Path) -> None:
     good, bad = jobs(seeds=1)[0], Job("pdgd-linear", "{}", "synthetic-linear:0", "x", 1, "perfect", 9, 1, (9,))
-    store = Store.opened(tmp_path, {})
+    store = Store.open(tmp_path, {})
     with pytest.raises(BadInput, match="n_queries is 0"):
-        local.made([good, bad], store, 1, lambda job, n: None, lambda job: None)
+        local.run_jobs([good, bad], store, 1, lambda job, n: None, lambda job: None)
     assert store.keys() == {good.key}
 
 
@@ -57,11 +57,11 @@ def test_a_worker_that_is_killed_is_said_and_the_rest_can_go_on(tmp_path: Path) 
             killed.append(workers[-1])
             os.kill(killed[0], signal.SIGKILL)
 
-    store = Store.opened(tmp_path, {})
+    store = Store.open(tmp_path, {})
     with pytest.raises(BadInput, match=r"ended with code -9.*the same command goes on"):
-        local.made(wanted, store, 1, kill_one, lambda job: None)
+        local.run_jobs(wanted, store, 1, kill_one, lambda job: None)
     done = store.keys()
     left = [job for job in wanted if job.key not in done]
     assert left
-    local.made(left, store, 1, lambda job, n: None, lambda job: None)
+    local.run_jobs(left, store, 1, lambda job, n: None, lambda job: None)
     assert store.keys() == {job.key for job in wanted}

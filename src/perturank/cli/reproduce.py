@@ -17,8 +17,8 @@ from perturank.cli.console import progress, table, to_people, to_programs
 from perturank.errors import BadInput
 
 if TYPE_CHECKING:
-    from perturank.experiments.planning import Planned
-    from perturank.reproduction import Asked, Estimates
+    from perturank.experiments.planning import RunPlan
+    from perturank.reproduction import Estimates, Study
     from perturank.results.job import Job
     from perturank.results.outcome import Outcome
     from perturank.results.store import Store
@@ -72,30 +72,30 @@ def reproduce(
     changes |= {"users": tuple(part.strip() for part in users.split(","))} if users else {}
     changes |= {"experiments": tuple(only)} if only else {}
     experiments.chosen(changes.get("experiments", ()))  # an unknown name is said before any data are read
-    asked = reproduction.Asked.of(protocol(scale, staged=staged, **changes))
+    study = reproduction.Study.of(protocol(scale, staged=staged, **changes))
     if dry_run:
-        _say_estimates(reproduction.estimated(asked, _done(out)), asked, jobs, as_json)
+        _say_estimates(reproduction.estimate(study, _done(out)), study, jobs, as_json)
         return
-    kept = asked.store(out)
+    kept = study.store(out)
     with _watched(kept) as watch:
 
-        def make(missing: Sequence[Job], into: Store) -> None:
+        def run_jobs(missing: Sequence[Job], into: Store) -> None:
             if ray is None:
                 from perturank.sweeps import local
 
-                local.made(missing, into, jobs, watch.rounds, watch.finished)
+                local.run_jobs(missing, into, jobs, watch.rounds, watch.finished)
             else:
                 from perturank.sweeps import cluster
 
-                cluster.made(missing, into, ray, watch.finished)
+                cluster.run_jobs(missing, into, ray, watch.finished)
 
         try:
-            done = reproduction.made(asked, kept, make, watch.plan)
+            done = reproduction.run_missing(study, kept, run_jobs, watch.plan)
         except KeyboardInterrupt:
             n = len(kept.keys())
             typer.echo(f"interrupted; {n} finished runs are kept in {out}: the same command goes on", err=True)
             raise typer.Exit(130) from None
-    _say_findings(asked, done, out, as_json)
+    _say_findings(study, done, out, as_json)
 
 
 def redraw(
@@ -113,10 +113,10 @@ def redraw(
 
     perturank report results-of-machine-1 results-of-machine-2 --out together
     """
-    from perturank.reproduction import Asked
+    from perturank.reproduction import Study
     from perturank.results.store import Store
 
-    stores = [Store.opened(folder) for folder in folders]
+    stores = [Store.open(folder) for folder in folders]
     done: dict[str, Outcome] = {}
     for each in stores:
         for key, outcome in each.outcomes().items():
@@ -125,7 +125,7 @@ def redraw(
             done[key] = outcome
     place = out or folders[0]
     place.mkdir(parents=True, exist_ok=True)
-    _say_findings(Asked.by(stores[0]), done, place, as_json)
+    _say_findings(Study.by(stores[0]), done, place, as_json)
 
 
 def merge(
@@ -138,17 +138,17 @@ def merge(
 
     perturank merge machine-1 machine-2 --out together
     """
-    from perturank.reproduction import Asked
+    from perturank.reproduction import Study
     from perturank.results.store import Store, digest
 
-    stores = [Store.opened(folder) for folder in folders]
-    asked = Asked.by(stores[0])
-    target = asked.store(into)
+    stores = [Store.open(folder) for folder in folders]
+    study = Study.by(stores[0])
+    target = study.store(into)
     n = target.take(stores)
     typer.echo(f"{n} runs taken, {len(target.keys())} in {into}, digest {digest(target.outcomes())}")
 
 
-class Watch:
+class ProgressBars:
     """Progress: a bar for everything, in seconds of work, and one for each experiment, in runs."""
 
     def __init__(self, bar: Progress, kept: Store) -> None:
@@ -159,17 +159,17 @@ class Watch:
         self.belongs: dict[str, set[str]] = {}
         self.told: dict[str, int] = {}
 
-    def plan(self, plan: Planned) -> None:
+    def plan(self, plan: RunPlan) -> None:
         """Take in a plan that is known better."""
         from perturank import reproduction
 
         done = self.kept.keys()
         missing = [job for key, job in plan.jobs.items() if key not in done]
         self.weights |= reproduction.weights(missing, {}) if missing else {}
-        names = dict.fromkeys(part.place.experiment for part in plan.parts)
+        names = dict.fromkeys(run.condition.experiment for run in plan.runs)
         self.belongs = {}
-        for part in plan.parts:
-            self.belongs.setdefault(part.job.key, set()).add(part.place.experiment)
+        for run in plan.runs:
+            self.belongs.setdefault(run.job.key, set()).add(run.condition.experiment)
         if self.whole is None:
             self.whole = self.bar.add_task("all runs", total=0)
             self.tasks = {name: self.bar.add_task(name) for name in names}
@@ -193,23 +193,23 @@ class Watch:
 
 
 @contextmanager
-def _watched(kept: Store) -> Iterator[Watch]:
+def _watched(kept: Store) -> Iterator[ProgressBars]:
     with progress(counts=False) as bar:
-        yield Watch(bar, kept)
+        yield ProgressBars(bar, kept)
 
 
 def _done(out: Path) -> dict[str, Outcome]:
     from perturank.results.store import Store
 
-    return Store.opened(out).outcomes() if (out / "manifest.json").exists() else {}
+    return Store.open(out).outcomes() if (out / "manifest.json").exists() else {}
 
 
-def _say_findings(asked: Asked, done: dict[str, Outcome], out: Path, as_json: bool) -> None:
+def _say_findings(study: Study, done: dict[str, Outcome], out: Path, as_json: bool) -> None:
     from perturank import report, reproduction
     from perturank.results.store import digest
 
-    found = asked.findings(done)
-    path = report.written(out, found, reproduction.facts(asked, done))
+    found = study.findings(done)
+    path = report.write_report(out, found, reproduction.facts(study, done))
     bits = digest(done)
     if as_json:
         to_programs(
@@ -220,13 +220,13 @@ def _say_findings(asked: Asked, done: dict[str, Outcome], out: Path, as_json: bo
     typer.echo(f"report: {path}\nfigures: {out / 'figures'}\nruns: {len(done)}, digest {bits}")
 
 
-def _say_estimates(estimates: Estimates, asked: Asked, jobs: int, as_json: bool) -> None:
+def _say_estimates(estimates: Estimates, study: Study, jobs: int, as_json: bool) -> None:
     if as_json:
         rows = [vars(row) for row in estimates.rows]
         whole = {"seconds_of_one_core": estimates.seconds, "compiling": estimates.compiling, "jobs": jobs}
         to_programs({"rows": rows, **whole, "seconds_here": estimates.seconds / jobs, "gflops": estimates.gflops})
         return
-    title = f"{asked.protocol.scale} scale on {', '.join(asked.sources)}: what is still to be run"
+    title = f"{study.protocol.scale} scale on {', '.join(study.sources)}: what is still to be run"
     listed = table(title, "experiment", "for", "runs", "done", "core time", "share", numbers=True)
     for row in sorted(estimates.rows, key=lambda row: -row.seconds):
         share = row.seconds / max(estimates.seconds, 1e-9)

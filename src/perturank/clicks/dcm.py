@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from perturank.clicks.tables import check_grades, no_table, probabilities, written
+from perturank.clicks.tables import as_text, check_grades, no_table, probabilities
 from perturank.core import Array, ClickModel, Judgement, Key
 from perturank.errors import BadInput
 
@@ -76,7 +76,7 @@ class DCM(eqx.Module):
     @property
     def spec(self) -> str:
         """The user in one line, from which it can be made again."""
-        return f"dcm:click={written(self.p_click)};stop={written(self.p_stop)};rule={self.stop}"
+        return f"dcm:click={as_text(self.p_click)};stop={as_text(self.p_stop)};rule={self.stop}"
 
     def check(self, grades: ArrayLike) -> None:
         """Refuse grades without an entry in the table."""

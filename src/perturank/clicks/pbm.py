@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perturank.clicks.tables import check_grades, probabilities, written
+from perturank.clicks.tables import as_text, check_grades, probabilities
 from perturank.core import Array, ClickModel, Judgement, Key
 from perturank.errors import BadInput
 
@@ -56,8 +56,8 @@ class PBM(eqx.Module):
     @property
     def spec(self) -> str:
         """The user in one line, from which it can be made again."""
-        places = f"eta={self.eta:g}" if self.p_examine is None else f"examine={written(self.p_examine)}"
-        return f"pbm:click={written(self.p_click)};{places}"
+        places = f"eta={self.eta:g}" if self.p_examine is None else f"examine={as_text(self.p_examine)}"
+        return f"pbm:click={as_text(self.p_click)};{places}"
 
     def check(self, grades: ArrayLike) -> None:
         """Refuse grades without an entry in the table."""

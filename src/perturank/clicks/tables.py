@@ -41,10 +41,10 @@ def check_grades(grades: ArrayLike, n_grades: int) -> None:
         )
 
 
-def written(values: ArrayLike) -> str:
+def as_text(values: ArrayLike) -> str:
     """Return probabilities as they are written in a user's specification.
 
-    >>> written([0.0, 0.05, 1.0])
+    >>> as_text([0.0, 0.05, 1.0])
     '0,0.05,1'
     """
     return ",".join(f"{value:.7g}" for value in np.asarray(values, np.float32))

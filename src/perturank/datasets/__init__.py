@@ -7,11 +7,11 @@ from pathlib import Path
 
 from perturank.datasets import synthetic
 from perturank.datasets.cache import digest
+from perturank.datasets.collections import COLLECTIONS
 from perturank.datasets.dataset import Dataset, fingerprint
 from perturank.datasets.fold import Fold, no_such_fold
 from perturank.datasets.folders import layout
-from perturank.datasets.known import COLLECTIONS
-from perturank.datasets.loading import from_file, from_folder
+from perturank.datasets.reader import from_file, from_folder
 from perturank.errors import BadInput, unknown
 
 __all__ = ["Dataset", "Fold", "available", "content", "load", "n_folds"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perturank.datasets.known import YAHOO, Collection, by_dimension, by_folder_name
+from perturank.datasets.collections import YAHOO, Collection, by_dimension, by_folder_name
 from perturank.datasets.svmlight import first_index
 from perturank.errors import BadInput
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import numpy as np
 
@@ -38,3 +39,12 @@ class Evidence:
         """Return arm less other for every fold and seed that both have."""
         ours, theirs = self.finals(arm, user, measure), self.finals(other, user, measure)
         return np.array([ours[where] - theirs[where] for where in sorted(ours.keys() & theirs.keys())])
+
+
+def data_name(data: str) -> str:
+    """Return how a data set is called in figures and tables: of a folder, its last part.
+
+    >>> data_name("synthetic:60"), data_name("../data/mq2008/")
+    ('synthetic:60', 'mq2008')
+    """
+    return PurePath(data).name or data

@@ -14,7 +14,7 @@ import numpy as np
 
 from perturank import datasets
 from perturank.experiments import chosen
-from perturank.experiments.evidence import Evidence
+from perturank.experiments.evidence import Evidence, data_name
 from perturank.experiments.experiment import Arm, Choice, Experiment, Finding
 from perturank.experiments.grids import searches
 from perturank.experiments.protocol import Protocol
@@ -29,7 +29,7 @@ GO_ON = 3  # and this part of the grid goes on from it
 
 
 @dataclass(frozen=True)
-class Place:
+class Condition:
     """Where an arm is run: on one fold of one data set, by one user."""
 
     experiment: str
@@ -40,27 +40,27 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedRun:
     """A run and what it is for."""
 
-    place: Place
+    condition: Condition
     role: Role
     job: Job
     changes: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class Planned:
+class RunPlan:
     """All runs that can be told now, what was chosen, and how many final runs wait for a choice."""
 
-    parts: tuple[Part, ...]
-    choices: tuple[tuple[Place, Choice], ...]
+    runs: tuple[PlannedRun, ...]
+    choices: tuple[tuple[Condition, Choice], ...]
     n_waiting: int
 
     @property
     def jobs(self) -> dict[str, Job]:
         """The distinct runs by key: experiments share them."""
-        return {part.job.key: part.job for part in self.parts}
+        return {run.job.key: run.job for run in self.runs}
 
 
 def sources(protocol: Protocol) -> Sources:
@@ -70,135 +70,130 @@ def sources(protocol: Protocol) -> Sources:
     return {data: [datasets.content(data, fold) for fold in range(1, n + 1)] for data, n in folds.items()}
 
 
-def planned(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, guess: bool = False) -> Planned:
+def plan_runs(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, guess: bool = False) -> RunPlan:
     """Return what this protocol asks for, as far as the finished runs tell.
 
     With `guess`, final runs that wait for a choice are planned with the first settings of their grid.
     """
-    parts: list[Part] = []
-    choices: list[tuple[Place, Choice]] = []
+    runs: list[PlannedRun] = []
+    choices: list[tuple[Condition, Choice]] = []
     n_waiting = 0
     for experiment in chosen(protocol.experiments):
-        for place, arm, points in _places(protocol, of, experiment):
-            searching = _Search(protocol, of, place, arm, done, experiment.keeps_orders)
+        for condition, arm, points in _conditions(protocol, of, experiment):
+            searching = _Search(protocol, of, condition, arm, done, experiment.keeps_orders)
             searched, best = searching.best(points)
-            parts += searched
+            runs += searched
             if best is None:
                 n_waiting += protocol.seeds
                 if not guess:
                     continue
                 best = points[0]
             elif len(points) > 1:
-                choices.append((place, searching.choice(best, points)))
-            parts += searching.parts([best], "final", protocol.seeds, protocol.rounds)
-    return Planned(tuple(parts), tuple(choices), n_waiting)
+                choices.append((condition, searching.choice(best, points)))
+            runs += searching.runs([best], "final", protocol.seeds, protocol.rounds)
+    return RunPlan(tuple(runs), tuple(choices), n_waiting)
 
 
 def findings(protocol: Protocol, of: Sources, done: Mapping[str, Outcome]) -> list[Finding]:
     """Return what the finished runs say, experiment by experiment."""
-    plan = planned(protocol, of, done)
+    plan = plan_runs(protocol, of, done)
     return [_finding(experiment, plan, done) for experiment in chosen(protocol.experiments)]
 
 
-def _finding(experiment: Experiment, plan: Planned, done: Mapping[str, Outcome]) -> Finding:
-    finals = [part for part in plan.parts if part.place.experiment == experiment.name and part.role == "final"]
+def _finding(experiment: Experiment, plan: RunPlan, done: Mapping[str, Outcome]) -> Finding:
+    finals = [run for run in plan.runs if run.condition.experiment == experiment.name and run.role == "final"]
     runs: dict[str, dict[str, dict[str, list[Outcome]]]] = {}
-    for part in finals:
-        if part.job.key in done:
-            place = part.place
-            by_user = runs.setdefault(shown(place.data), {}).setdefault(place.arm, {})
-            by_user.setdefault(place.user, []).append(done[part.job.key])
+    for run in finals:
+        if run.job.key in done:
+            condition = run.condition
+            by_user = runs.setdefault(data_name(condition.data), {}).setdefault(condition.arm, {})
+            by_user.setdefault(condition.user, []).append(done[run.job.key])
     evidence = tuple(Evidence(data, found) for data, found in runs.items())
     if experiment.keeps_orders:
         evidence = tuple(map(with_reversals, evidence))
-    choices = tuple(choice for place, choice in plan.choices if place.experiment == experiment.name)
-    missing = sum(part.job.key not in done for part in finals)
+    choices = tuple(choice for condition, choice in plan.choices if condition.experiment == experiment.name)
+    missing = sum(run.job.key not in done for run in finals)
     return Finding(experiment, evidence, choices, missing)
 
 
-def shown(data: str) -> str:
-    """Return how a data set is called in a figure.
-
-    >>> shown("/data/MSLR-WEB10K/"), shown("synthetic:60")
-    ('MSLR-WEB10K', 'synthetic:60')
-    """
-    return data.rstrip("/").rpartition("/")[2] or data
-
-
-def _places(
+def _conditions(
     protocol: Protocol, of: Sources, experiment: Experiment
-) -> Iterator[tuple[Place, Arm, list[dict[str, Any]]]]:
+) -> Iterator[tuple[Condition, Arm, list[dict[str, Any]]]]:
     for data in experiment.data or protocol.data:
         users = [user for user in protocol.users if not experiment.users or user in experiment.users]
         for fold in range(1, len(of[data]) + 1):
             for user in users or experiment.users:
                 for arm in (each for each in experiment.arms if each.label not in protocol.without):
                     for label, points in searches(arm, protocol.grid).items():
-                        yield Place(experiment.name, label, data, fold, user), arm, points
+                        yield Condition(experiment.name, label, data, fold, user), arm, points
 
 
 @dataclass(frozen=True)
 class _Search:
-    """The runs of one arm in one place."""
+    """The runs of one arm in one condition."""
 
     protocol: Protocol
     of: Sources
-    place: Place
+    condition: Condition
     arm: Arm
     done: Mapping[str, Outcome]
     keeps_orders: bool = False
 
-    def parts(self, points: Iterable[Mapping[str, Any]], role: Role, seeds: int, rounds: int) -> list[Part]:
+    def runs(self, points: Iterable[Mapping[str, Any]], role: Role, seeds: int, rounds: int) -> list[PlannedRun]:
         """Return the runs of these settings."""
         return [
-            Part(self.place, role, self._job(point, role, seed, rounds), tuple(point.items()))
+            PlannedRun(self.condition, role, self._job(point, role, seed, rounds), tuple(point.items()))
             for point in points
             for seed in range(1, seeds + 1)
         ]
 
-    def best(self, points: Sequence[Mapping[str, Any]]) -> tuple[list[Part], Mapping[str, Any] | None]:
+    def best(self, points: Sequence[Mapping[str, Any]]) -> tuple[list[PlannedRun], Mapping[str, Any] | None]:
         """Return the runs that choose among the settings, and the chosen one if they are finished."""
         if len(points) == 1:
             return [], points[0]
         p, asked = self.protocol, []
         if p.staged:
-            first = self.parts(points, "search", 1, max(1, p.rounds // FIRST_ROUNDS))
+            first = self.runs(points, "search", 1, max(1, p.rounds // FIRST_ROUNDS))
             asked += first
             ranked = self._ranked(points, first)
             if ranked is None:
                 return asked, None
             points = ranked[: max(2, -(-len(points) // GO_ON))]
-        second = self.parts(points, "search", p.tuning_seeds, p.rounds)
+        second = self.runs(points, "search", p.tuning_seeds, p.rounds)
         ranked = self._ranked(points, second)
         return asked + second, None if ranked is None else ranked[0]
 
     def choice(self, best: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> Choice:
         """Return what is told of a choice."""
-        made = self.parts([best], "search", self.protocol.tuning_seeds, self.protocol.rounds)
-        ndcg = float(np.mean([self.done[part.job.key].last("ndcg") for part in made]))
-        place = self.place
-        return Choice(shown(place.data), place.arm, place.user, place.fold, dict(best), len(points), ndcg)
+        made = self.runs([best], "search", self.protocol.tuning_seeds, self.protocol.rounds)
+        ndcg = float(np.mean([self.done[run.job.key].last("ndcg") for run in made]))
+        condition = self.condition
+        return Choice(
+            data_name(condition.data), condition.arm, condition.user, condition.fold, dict(best), len(points), ndcg
+        )
 
-    def _ranked(self, points: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> list[Mapping[str, Any]] | None:
+    def _ranked(
+        self, points: Sequence[Mapping[str, Any]], runs: Sequence[PlannedRun]
+    ) -> list[Mapping[str, Any]] | None:
         """Return the settings by their mean validation NDCG, best first; None while a run is missing."""
-        if any(part.job.key not in self.done for part in parts):
+        if any(run.job.key not in self.done for run in runs):
             return None
         found = {tuple(point.items()): list[float]() for point in points}
-        for part in parts:
-            found[part.changes].append(self.done[part.job.key].last("ndcg"))
+        for run in runs:
+            found[run.changes].append(self.done[run.job.key].last("ndcg"))
         # A run that ended without a number is the worst; equal settings keep the grid's order.
         score = {changes: np.nan_to_num(np.mean(values), nan=-1.0) for changes, values in found.items()}
         return sorted(points, key=lambda point: -score[tuple(point.items())])
 
     def _job(self, point: Mapping[str, Any], role: Role, seed: int, rounds: int) -> Job:
-        p, place = self.protocol, self.place
+        p, condition = self.protocol, self.condition
         return Job(
             ranker=self.arm.ranker,
             settings=settings_of(self.arm.ranker, {**self.arm.changes, **point}),
-            data=place.data,
-            content=self.of[place.data][place.fold - 1],
-            fold=place.fold,
-            user=place.user,
+            data=condition.data,
+            content=self.of[condition.data][condition.fold - 1],
+            fold=condition.fold,
+            user=condition.user,
             rounds=rounds,
             seed=seed,
             evaluate_at=p.evaluate_at if role == "final" else (rounds,),

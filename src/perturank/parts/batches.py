@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from perturank.core import Array, Interaction, Key, Ranker
+from perturank.core import Array, FitsBatches, Interaction, Key, Ranker
 
 State = TypeVar("State")
 
 
-@runtime_checkable
-class FitsOnce(Protocol):
-    """A ranker that learns from several interactions with one fit."""
-
-    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
-        """Return the ranker that has learned from the first n of these interactions [B, …], keys [B]."""
-
-
 def learned(ranker: Ranker, seen: Interaction, keys: Key, n: Array) -> Ranker:
     """Return the ranker that has learned from the first n of these interactions [B, …], keys [B]."""
-    if isinstance(ranker, FitsOnce):
+    if isinstance(ranker, FitsBatches):
         return ranker.learn_batch(seen, keys, n)
     arrays, fixed = eqx.partition(ranker, eqx.is_array)
 

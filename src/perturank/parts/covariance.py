@@ -44,6 +44,11 @@ class Diagonal(eqx.Module):
         """Log det A / det λI."""
         return sum((jnp.sum(jnp.log(layer / self.l2)) for layer in self.layers), jnp.zeros(()))
 
+    @property
+    def has_overflowed(self) -> Array:
+        """Whether more pairs came than there is room for: a diagonal needs none."""
+        return jnp.asarray(False)
+
     def with_room(self, n_rounds: int, n_pairs: int) -> Diagonal:
         """Return the same: a diagonal does not grow."""
         return self
@@ -147,8 +152,13 @@ class Full(eqx.Module):
         """Whether there is room for A⁻¹."""
         return self.n_blocks == self.most_blocks
 
+    @property
+    def has_overflowed(self) -> Array:
+        """Whether more pairs came than there is room for."""
+        return ~self.is_primal & (self.n > self.n_blocks * self.tile)
+
     def with_room(self, n_rounds: int, n_pairs: int) -> Full:
-        """Return the same with room for so many more rounds of so many pairs; a traced one is trusted to fit."""
+        """Return the same with room for so many more rounds of so many pairs; a traced one cannot grow."""
         if isinstance(self.n, jax.core.Tracer) or self.may_be_primal:
             return self
         # A group of pairs that does not fit into its tile whole goes to the next one.

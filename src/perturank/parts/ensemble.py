@@ -4,39 +4,33 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
-from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, PROBABILITY, SHARE, Settings, hyper
-from perturank.parts import batches, certainty, ordering
-from perturank.parts.history import History
+from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, PROBABILITY, SHARE, hyper
+from perturank.parts import certainty, ordering
+from perturank.parts.history_ranker import HistoryRanker, MemorySettings
 from perturank.parts.objective import Loss
-from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred, n_pairs_at_most
-from perturank.parts.recency import MEMORY
+from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred
 
 LOSS = "cross-entropy, the paper's; symmetric: bounded, ignores noise better; mixed: a fifth of the first"
 
 
 @dataclass(frozen=True)
-class P2Settings(Settings):
+class P2Settings(MemorySettings):
     """What all P² rankers share."""
 
     n_rankers: int = hyper(2, "number of rankers in the ensemble", "N", AT_LEAST_ONE)
     noise_std: float = hyper(0.1, "standard deviation of the noise added to every click preference", "ν", NOT_NEGATIVE)
     l2: float = hyper(5.0, "strength of the pull towards the start", "λ", POSITIVE)
-    examined_beyond: int = hyper(
-        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
-    )
     pairs: PairSet = hyper("all", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
     inclusion: Inclusion = hyper("symmetric", "symmetric: only pairs that would be inferred either way round")
     beyond_weight: float = hyper(0.7, "weight of pairs whose unclicked document lies after the last click", "κ", SHARE)
     loss: Loss = hyper("symmetric", LOSS)
-    sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
+    sort: ordering.Sort = hyper("topological", "how uncertain orders are randomised")
     floor: float = hyper(0.0, "share of places that go to any document, whatever is certain", "ε", PROBABILITY)
-    memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
 
 
 def omega(settings: P2Settings, interaction: Interaction, key: Key) -> Pairs:
@@ -66,16 +60,10 @@ def ranked(scores: Array, query: Query, sort: str, floor: Array | None, key: Key
     return ordering.topological(before, after, mask, key, k, query.limits, floor).ranking(mask)
 
 
-class P2Rank(eqx.Module):
+class P2Rank(HistoryRanker):
     """An ensemble of N rankers, whichever they are."""
 
     settings: P2Settings = eqx.field(static=True)
-    history: History
-
-    @property
-    def n_features(self) -> int:
-        """The number of features of a document."""
-        return self.history.documents.shape[1]
 
     @abstractmethod
     def scores(self, query: Query) -> Array:
@@ -107,24 +95,6 @@ class P2Rank(eqx.Module):
         """Return C[i, j]: all rankers put document i before j (def:certain); [V, V]."""
         return certainty.unanimous(self.scores(query), query.mask)
 
-    @eqx.filter_jit
-    def uncertain(self, query: Query) -> Array:
-        """Return the share of pairs on which the rankers disagree."""
-        return certainty.uncertain_share(self.certain(query), query.mask)
-
-    def with_room(self, n_rounds: int, k: int) -> Self:
-        """Return the same ranker with room for so many more rounds."""
-        history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
-        return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
-
-    def learn(self, interaction: Interaction, key: Key) -> Self:
-        """Return the ensemble fitted to all clicks so far, perturbed (eq:obj)."""
-        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
-
-    @eqx.filter_jit
-    def _learn(self, interaction: Interaction, key: Key) -> Self:
-        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
-
-    @abstractmethod
-    def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
-        """Return the ensemble after one fit to all clicks, the first n of these interactions [B, …] among them."""
+    def precedes(self, query: Query) -> Array:
+        """Return which orders of two documents every list keeps: the certain ones, or those between blocks; [V, V]."""
+        return ordering.precedes(self.settings.sort, self.score(query), self.certain(query), query.mask)

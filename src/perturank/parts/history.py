@@ -103,7 +103,7 @@ class History(eqx.Module):
         return Fault(".weight", "is below zero") if (np.asarray(self.weight) < 0).any() else None
 
     def with_room(self, n_documents: int, n_pairs: int) -> History:
-        """Return the same history with room for so many more; a traced one cannot grow and is trusted to fit."""
+        """Return the same history with room for so many more; a traced one cannot grow: see `has_overflowed`."""
         if isinstance(self.n_documents, jax.core.Tracer):
             return self
         d = _capacity(self._most_documents() + n_documents, self.documents.shape[0], DOCUMENT_BLOCK)
@@ -133,13 +133,21 @@ class History(eqx.Module):
         return max(2 * self.recency.memory, 0 if is_full else int(self.n_documents))
 
     @property
+    def has_overflowed(self) -> Array:
+        """Whether more documents or pairs came than there is room for; it stays so."""
+        return self.document_table.has_overflowed | self.pair_table.has_overflowed
+
+    @property
     def is_full(self) -> Array:
         """Whether something is forgotten before the next list."""
         return jnp.asarray(False) if self.recency is None else self.n_pairs >= self.recency.memory
 
     def remembered(self) -> History:
         """Return what is still known when the next list comes: all of it, or the newer half."""
-        return self if self.recency is None else lax.cond(self.is_full, lambda: self._newer_half(), lambda: self)
+        if self.recency is None:
+            return self
+        # What has overflowed forgets nothing, and so cannot forget that it has.
+        return lax.cond(self.is_full & ~self.has_overflowed, lambda: self._newer_half(), lambda: self)
 
     def _newer_half(self) -> History:
         assert self.recency is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Key, Limits, Ranking
-from perturank.parts import draws
+from perturank.parts import certainty, draws
+
+Sort = Literal["topological", "blocks"]
 
 
 class Shown(eqx.Module):
@@ -57,6 +59,11 @@ def _uniform_pick(candidates: Array, lot: Array) -> tuple[Array, Array]:
     return nth(candidates, jnp.minimum((lot * n).astype(jnp.int32), n - 1)), n
 
 
+def _allowed(candidates: Array, left: Array, r: Array, limits: Limits | None) -> Array:
+    """Return which of these documents [V] may stand at place r when those of `left` [V] are not placed yet."""
+    return candidates if limits is None else limits.within(candidates, left, r)
+
+
 class _Chances(NamedTuple):
     """The random numbers of a list's places, [k] each, and the share of places that any document may take."""
 
@@ -74,12 +81,12 @@ class _Chances(NamedTuple):
 
         It is one of the free documents, or, with probability `floor`, any that is left [V].
         """
-        allowed = free if limits is None else limits.within(free, left, r)
+        allowed = _allowed(free, left, r, limits)
         n = jnp.sum(allowed, dtype=jnp.int32)
         if self.floor is None or self.floor_lots is None:
             pick, _ = _uniform_pick(allowed, self.lots[r])
             return pick if limits is None else limits.pick(allowed, pick), n, -jnp.log(jnp.maximum(n, 1))
-        anyone = left if limits is None else limits.within(left, left, r)
+        anyone = _allowed(left, left, r, limits)
         pick, _ = _uniform_pick(jnp.where(self.floor_lots[r] < self.floor, anyone, allowed), self.lots[r])
         pick = pick if limits is None else limits.pick(allowed, pick)
         p = (1 - self.floor) * allowed[pick] / jnp.maximum(n, 1)
@@ -128,6 +135,23 @@ def topological(
     return Shown(order, free, log_p)
 
 
+def free_sets(precedes: Array, mask: Array, order: Array, limits: Limits) -> Array:
+    """Return F[r, i]: document i may stand at place r of this order [k] when those above it are placed; [k, V].
+
+    `topological` and `blocks` draw from these sets; `precedes` [V, V] says what no list shows the other way round. A
+    floor of exploration lets others stand there too, now and then.
+    """
+
+    def place(state: tuple[Array, Array], at: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        (waiting, placed), (r, pick) = state, at
+        left = mask & ~placed
+        allowed = _allowed(left & (waiting == 0), left, r, limits)
+        return (waiting - precedes[pick], placed.at[pick].set(True)), allowed
+
+    start = jnp.sum(precedes, axis=0, dtype=jnp.int32), jnp.zeros(mask.shape[0], bool)
+    return lax.scan(place, start, (jnp.arange(order.shape[0]), order))[1]
+
+
 def _empty_list(k: int) -> tuple[Array, Array, Array]:
     return jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(k)
 
@@ -146,15 +170,10 @@ def blocks(
     A block is a connected component of the uncertain pairs under the transitive closure of
     `certain` [V, V]; the closure makes blocks intervals of the score order.
     """
-    v = mask.shape[0]
-    order = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)
-    sure = certain[order][:, order] | ~mask[order][None, :]
-    # A boundary lies after position p when everything up to p certainly precedes everything beyond.
-    crossing = jnp.cumsum(jnp.cumsum(~sure, axis=0)[:, ::-1], axis=1)[:, ::-1]
-    ends = jnp.concatenate([jnp.diagonal(crossing, offset=1) == 0, jnp.ones(1, bool)])
-    block = jnp.cumsum(ends) - ends  # number of boundaries before each position
+    order, block = _blocks_by_score(scores, certain, mask)
     if limits is not None or floor is not None:
-        return _blocks_by_place(jnp.zeros_like(block).at[order].set(block), mask, key, k, limits, floor)
+        return _blocks_by_place(_by_document(order, block), mask, key, k, limits, floor)
+    v = mask.shape[0]
     shuffled = jnp.lexsort((jax.random.uniform(key, (v,)), block))
     real = mask[order]
     size_left = jnp.sum(
@@ -163,6 +182,28 @@ def blocks(
     free = jnp.where(real, size_left, 0)[:k].astype(jnp.int32)
     # Real documents precede padding in every block: padding stands in blocks of its own at the end.
     return Shown(order[shuffled][:k].astype(jnp.int32), free, -jnp.log(jnp.maximum(free, 1)))
+
+
+def _blocks_by_score(scores: Array, certain: Array, mask: Array) -> tuple[Array, Array]:
+    """Return the documents in score order, padding last, and the number of the block of each; [V], [V]."""
+    order = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)
+    sure = certain[order][:, order] | ~mask[order][None, :]
+    # A boundary lies after position p when everything up to p certainly precedes everything beyond.
+    crossing = jnp.cumsum(jnp.cumsum(~sure, axis=0)[:, ::-1], axis=1)[:, ::-1]
+    ends = jnp.concatenate([jnp.diagonal(crossing, offset=1) == 0, jnp.ones(1, bool)])
+    return order, jnp.cumsum(ends) - ends  # number of boundaries before each position
+
+
+def _by_document(order: Array, block: Array) -> Array:
+    return jnp.zeros_like(block).at[order].set(block)
+
+
+def precedes(sort: Sort, scores: Array, certain: Array, mask: Array) -> Array:
+    """Return P[i, j]: no list shows document j before i, for either way to sort; [V, V]."""
+    if sort == "topological":
+        return certain
+    block = _by_document(*_blocks_by_score(scores, certainty.closure(certain), mask))
+    return (block[:, None] < block[None, :]) & mask[:, None] & mask[None, :]
 
 
 def _blocks_by_place(block: Array, mask: Array, key: Key, k: int, limits: Limits | None, floor: Array | None) -> Shown:
@@ -235,7 +276,7 @@ def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int,
     def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         order, free, log_p, unplaced = state
         left = unplaced & mask
-        left = left if limits is None else limits.within(left, left, r)
+        left = _allowed(left, left, r, limits)
         n = jnp.sum(left, dtype=jnp.int32)
         best = left & (scores == jnp.max(jnp.where(left, scores, -jnp.inf)))
         explore_lot, tie_lot = explore_lots[r % n_lots], tie_lots[r % n_lots]

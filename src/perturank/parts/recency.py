@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -11,13 +9,7 @@ import numpy as np
 from perturank.core import Array
 from perturank.parts.soundness import Fault
 
-MEMORY = "pairs at which the half that was told longest ago is forgotten; none: nothing ever is"
 MOST_LISTS = 2**30  # that one brings from elsewhere: as many again can be counted
-
-
-def is_bounded(ranker: Any) -> bool:
-    """Return whether a ranker remembers only so much: it has room for that, and for what is added at once."""
-    return getattr(getattr(ranker, "settings", None), "memory", None) is not None
 
 
 class Recency(eqx.Module):

@@ -57,16 +57,17 @@ class Network(eqx.Module):
 
     def backward(self, features: Array, kept: tuple[Array, ...], slopes: Array) -> Network:
         """Return Σ_v slope_v ∂f(x_v)/∂θ, of the shape of the network."""
-        inputs = (features, *kept[:-1])
-        back = slopes[:, None] * (self.scale * self.output)
-        gradients: list[Array] = []
-        for i in reversed(range(len(self.hidden))):
-            back = jnp.where(kept[i] > 0, back, 0.0)
-            gradients.insert(0, inputs[i].T @ back)
-            if i > 0:
-                back = back @ self.hidden[i].T
+        vectors = self.backward_vectors(kept, slopes)
+        hidden = tuple(a.T @ back for a, back in zip((features, *kept[:-1]), vectors, strict=True))
         path = None if self.shortcut is None else slopes @ features
-        return Network(tuple(gradients), self.scale * (slopes @ kept[-1]), path, self.scale)
+        return Network(hidden, self.scale * (slopes @ kept[-1]), path, self.scale)
+
+    def backward_vectors(self, kept: tuple[Array, ...], slopes: Array) -> tuple[Array, ...]:
+        """Return slope_v ∂f(x_v)/∂(W_l a) of every hidden layer, a being its input; [V, m_l] each."""
+        vectors = [jnp.where(kept[-1] > 0, slopes[:, None] * (self.scale * self.output), 0.0)]
+        for weight, activity in zip(self.hidden[:0:-1], kept[-2::-1], strict=True):
+            vectors.insert(0, jnp.where(activity > 0, vectors[0] @ weight.T, 0.0))
+        return tuple(vectors)
 
 
 def linear(n_features: int) -> Linear:
@@ -144,6 +145,13 @@ def backward(scorers: Scorer, features: Array, kept: Any, slopes: Array) -> Scor
         )(scorers, kept, slopes)
     trained, fixed = eqx.partition(scorers, eqx.is_array)
     return jax.vjp(lambda p: ensemble_scores(eqx.combine(p, fixed), features), trained)[1](slopes)[0]
+
+
+def ascend(scorer: Scorer, features: Array, slopes: Array, rate: Array | float) -> Scorer:
+    """Return the scorer after a step along Σ_v slope_v ∂f(x_v)/∂θ; slopes [V]."""
+    trained, fixed = eqx.partition(scorer, eqx.is_array)
+    _, back = jax.vjp(lambda t: eqx.combine(t, fixed)(features), trained)
+    return eqx.combine(jax.tree.map(lambda leaf, gradient: leaf + rate * gradient, trained, back(slopes)[0]), fixed)
 
 
 def document_gradients(scorer: Scorer, features: Array) -> Array:

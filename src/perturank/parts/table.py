@@ -42,6 +42,11 @@ class Table(eqx.Module):
         """How many keys it can hold."""
         return self.keys.shape[0]
 
+    @property
+    def has_overflowed(self) -> Array:
+        """Whether more keys were inserted than it can hold: those beyond are counted and lost."""
+        return self.n > self.capacity
+
     def grown(self, capacity: int) -> Table:
         """Return the same table with room for more keys; slots keep their numbers."""
         n = int(self.n)

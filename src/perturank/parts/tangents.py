@@ -65,18 +65,11 @@ def tangents(scorer: scoring.Scorer, features: Array) -> Tangents:
     """
     if not isinstance(scorer, scoring.Network):
         return Tangents((scoring.document_gradients(scorer, features),), (jnp.ones((features.shape[0], 1)),))
-    activities = [features]
-    for weight in scorer.hidden:
-        activities.append(jax.nn.relu(activities[-1] @ weight))
-    last = scorer.scale * activities[-1]
-    inputs = [*activities[:-1], last if scorer.shortcut is None else jnp.concatenate([last, features], axis=1)]
-    backwards = [jnp.ones((features.shape[0], 1))]
-    back = jnp.broadcast_to(scorer.scale * scorer.output, last.shape)
-    for weight, activity in zip(scorer.hidden[::-1], activities[:0:-1], strict=True):
-        delta = jnp.where(activity > 0, back, 0.0)
-        backwards.insert(0, delta)
-        back = delta @ weight.T
-    return Tangents(tuple(inputs), tuple(backwards))
+    _, kept = scorer.forward(features)
+    ones = jnp.ones(features.shape[0])
+    last = scorer.scale * kept[-1]
+    inputs = (features, *kept[:-1], last if scorer.shortcut is None else jnp.concatenate([last, features], axis=1))
+    return Tangents(inputs, (*scorer.backward_vectors(kept, ones), ones[:, None]))
 
 
 def inner(one: Tangents | Differences, other: Tangents | Differences) -> Array:

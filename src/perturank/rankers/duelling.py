@@ -85,13 +85,6 @@ class Duelling(eqx.Module):
         norm = jnp.sqrt(sum(jnp.sum(u**2, axis=tuple(range(1, u.ndim))) for u in drawn))
         return jax.tree.unflatten(shape, [u / norm.reshape(n, *[1] * (u.ndim - 1)) for u in drawn])
 
-    def uncertain(self, query: Query) -> None:
-        """Duels have no notion of a certain order."""
-
-    def with_room(self, n_rounds: int, k: int) -> Duelling:
-        """Return itself: it keeps no history."""
-        return self
-
     @eqx.filter_jit
     def learn(self, interaction: Interaction, key: Key) -> Duelling:
         """Return the ranker moved towards the mean of the directions that got more clicks than it did."""
@@ -110,13 +103,13 @@ class Duelling(eqx.Module):
 
 
 PUBLISHED = [
-    Published("dbgd-linear", "DBGD: duels with one random neighbour, linear", DuellingSettings(), Duelling.start),
-    Published("dbgd-neural", "DBGD with a network", NeuralDuellingSettings(), Duelling.start),
+    Published("dbgd-linear", "DBGD: duels with one random neighbour, linear", DuellingSettings(), Duelling),
+    Published("dbgd-neural", "DBGD with a network", NeuralDuellingSettings(), Duelling),
     Published(
         "mgd-linear",
         "MGD: multileaved duels with nine neighbours, linear",
         DuellingSettings(n_candidates=9),
-        Duelling.start,
+        Duelling,
     ),
-    Published("mgd-neural", "MGD with a network", NeuralDuellingSettings(n_candidates=9), Duelling.start),
+    Published("mgd-neural", "MGD with a network", NeuralDuellingSettings(n_candidates=9), Duelling),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -37,6 +37,7 @@ class NeuralEpsilonGreedySettings(EpsilonGreedySettings):
 class EpsilonGreedy(eqx.Module):
     """Shows the best list but for random places, and takes one logistic gradient step on each list's pairs."""
 
+    keeps_limits: ClassVar[Literal[True]] = True
     settings: EpsilonGreedySettings = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
@@ -60,27 +61,15 @@ class EpsilonGreedy(eqx.Module):
         epsilon = self.settings.epsilon
         return ordering.epsilon_greedy(self.score(query), query.mask, epsilon, key, k, query.limits).ranking(query.mask)
 
-    def uncertain(self, query: Query) -> None:
-        """ε-greedy has no notion of a certain order."""
-
-    def with_room(self, n_rounds: int, k: int) -> EpsilonGreedy:
-        """Return itself: it keeps no history."""
-        return self
-
     @eqx.filter_jit
     def learn(self, interaction: Interaction, key: Key) -> EpsilonGreedy:
         """Return the ranker after one step down the logistic loss of the list's preferences."""
         shown = interaction.shown
         pairs = preferences.preferred(interaction.clicks, shown.mask, self.settings.examined_beyond)
-        trained, fixed = eqx.partition(self.theta, eqx.is_array)
-        scores, back = jax.vjp(lambda t: eqx.combine(t, fixed)(shown.features) + shown.prior, trained)
+        scores = self.score(shown)
         pull = pairs * jax.nn.sigmoid(scores[None, :] - scores[:, None])  # 1 - σ(f_ij) for i preferred over j
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
-
-        def stepped(leaf: Any, gradient: Any) -> Any:
-            return leaf + self.settings.learning_rate * gradient
-
-        theta = eqx.combine(jax.tree.map(stepped, trained, back(passed)[0]), fixed)
+        theta = scoring.ascend(self.theta, shown.features, passed, self.settings.learning_rate)
         return EpsilonGreedy(self.settings, self.n_features, theta)
 
 
@@ -89,12 +78,12 @@ PUBLISHED = [
         "epsilon-greedy-linear",
         "best list with random places; pairwise gradient descent, linear",
         EpsilonGreedySettings(),
-        EpsilonGreedy.start,
+        EpsilonGreedy,
     ),
     Published(
         "epsilon-greedy-neural",
         "best list with random places; pairwise gradient descent, network",
         NeuralEpsilonGreedySettings(),
-        EpsilonGreedy.start,
+        EpsilonGreedy,
     ),
 ]

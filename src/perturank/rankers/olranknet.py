@@ -10,18 +10,19 @@ import jax
 import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
-from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
+from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, hyper
 from perturank.parts import batches, certainty, ordering, scoring
 from perturank.parts.covariance import Covariance, Diagonal, Full
 from perturank.parts.history import History
+from perturank.parts.history_ranker import HistoryRanker, HistorySettings
 from perturank.parts.network_fit import NetworkFit
-from perturank.parts.preferences import Inclusion, Pairs, PairSet, inferred, n_pairs_at_most
+from perturank.parts.preferences import Pairs, inferred, n_pairs_at_most
 from perturank.parts.tangents import Tangents, inner, tangents
 from perturank.publishing import Published
 
 
 @dataclass(frozen=True)
-class OlRankNetSettings(Settings):
+class OlRankNetSettings(HistorySettings):
     """Hyper-parameters of olRankNet."""
 
     alpha: float | Literal["lemma"] = hyper(
@@ -38,16 +39,11 @@ class OlRankNetSettings(Settings):
     budget: int | None = hyper(
         256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE
     )
-    examined_beyond: int = hyper(
-        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
-    )
-    pairs: PairSet = hyper("independent", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
-    inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
     noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
 
 
-class OlRankNet(eqx.Module):
+class OlRankNet(HistoryRanker):
     """One network; an order is certain outside its confidence width in the space of gradients (lemma_CI)."""
 
     settings: OlRankNetSettings = eqx.field(static=True)
@@ -55,7 +51,6 @@ class OlRankNet(eqx.Module):
     theta_0: scoring.Scorer
     optimiser: Any
     covariance: Covariance
-    history: History
 
     @classmethod
     def start(cls, settings: OlRankNetSettings, n_features: int, key: Key) -> OlRankNet:
@@ -65,29 +60,25 @@ class OlRankNet(eqx.Module):
         form = Full if settings.covariance == "full" else Diagonal
         return cls(
             settings,
+            History.empty(n_features),
             theta,
             jax.tree.map(jnp.copy, theta),
             network_fit(settings).optimiser(theta),
             form.start(tangents(net, jnp.zeros((1, n_features))), settings.l2),
-            History.empty(n_features),
         )
-
-    @property
-    def n_features(self) -> int:
-        """The number of features of a document."""
-        return self.history.documents.shape[1]
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
         return network_fit(self.settings).scores(self.theta, self.theta_0, query.features)[:, 0] + query.prior
 
-    def _gradients(self, features: Array) -> Tangents:
+    def gradients(self, features: Array) -> Tangents:
         """Return g(x; θ)/√m."""
         net = jax.tree.map(lambda leaf: leaf[0], self.theta)
         return tangents(net, features).scaled(self.settings.widths[-1] ** -0.5)
 
-    def _alpha(self) -> Array:
+    def alpha(self) -> Array:
+        """Return α: as set, or α_t of lemma:cb."""
         s = self.settings
         if s.alpha != "lemma":
             return jnp.asarray(s.alpha)
@@ -96,16 +87,16 @@ class OlRankNet(eqx.Module):
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
-        g = self._gradients(query.features)
+        g = self.gradients(query.features)
         kernel = self.covariance.kernel(g, inner(g, g), query.mask)
-        return certainty.confident(self.score(query), self._alpha() * certainty.distances(kernel), query.mask)
+        return certainty.confident(self.score(query), self.alpha() * certainty.distances(kernel), query.mask)
 
     def certain_before(self, query: Query, k: int) -> Array:
         """Return the certain orders as far as they matter for the top k; [V, V].
 
         A exceeds any part of its sum, so widths by that are never less, and decide most pairs at once.
         """
-        g, scores, alpha = self._gradients(query.features), self.score(query), self._alpha()
+        g, scores, alpha = self.gradients(query.features), self.score(query), self.alpha()
         products = inner(g, g)
         widest = certainty.distances(self.covariance.bound(g, products))
         sure = certainty.confident(scores, alpha * widest, query.mask)
@@ -123,24 +114,14 @@ class OlRankNet(eqx.Module):
         shown = ordering.topological(before, lambda pick: certain[pick], query.mask, key, k, query.limits)
         return shown.ranking(query.mask)
 
-    @eqx.filter_jit
-    def uncertain(self, query: Query) -> Array:
-        """Return the share of pairs inside their confidence width."""
-        return certainty.uncertain_share(self.certain(query), query.mask)
-
     def with_room(self, n_rounds: int, k: int) -> OlRankNet:
         """Return the same ranker with room for so many more rounds."""
-        n_pairs = n_pairs_at_most(k, self.settings.pairs)
-        room = self.history.with_room(n_rounds * k, n_rounds * n_pairs), self.covariance.with_room(n_rounds, n_pairs)
-        return eqx.tree_at(lambda r: (r.history, r.covariance), self, room)
+        covariance = self.covariance.with_room(n_rounds, n_pairs_at_most(k, self.settings.pairs))
+        return eqx.tree_at(lambda r: r.covariance, super().with_room(n_rounds, k), covariance)
 
-    def learn(self, interaction: Interaction, key: Key) -> OlRankNet:
-        """Return the network after a few steps on all clicks so far (eq:loss), and its widths after these."""
-        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
-
-    @eqx.filter_jit
-    def _learn(self, interaction: Interaction, key: Key) -> OlRankNet:
-        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
+    def has_overflowed(self) -> Array:
+        """Return whether more was learned in a compiled program than there was room for."""
+        return self.history.has_overflowed | self.covariance.has_overflowed
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> OlRankNet:
@@ -160,10 +141,10 @@ class OlRankNet(eqx.Module):
             each, lots = batches.at(seen, i), jax.random.split(keys[i], 3)
             told = pairs(each, lots[0])
             news = jnp.where(newest[i] < history.weight.shape[0], told.weight, 0.0)
-            return covariance.widened(self._gradients(each.shown.features), Pairs(told.winner, told.loser, news))
+            return covariance.widened(self.gradients(each.shown.features), Pairs(told.winner, told.loser, news))
 
         covariance = batches.folded(widen, batches.size(seen), n, self.covariance)
-        return OlRankNet(s, theta, self.theta_0, optimiser, covariance, history)
+        return OlRankNet(s, history, theta, self.theta_0, optimiser, covariance)
 
 
 def network_fit(s: OlRankNetSettings) -> NetworkFit:
@@ -176,12 +157,12 @@ PUBLISHED = [
         "olranknet",
         "olRankNet: network that explores inside its confidence widths",
         OlRankNetSettings(),
-        OlRankNet.start,
+        OlRankNet,
     ),
     Published(
         "olranknet-diag",
         "olRankNet with the diagonal of its covariance alone",
         OlRankNetSettings(covariance="diagonal", widths=(100, 100)),
-        OlRankNet.start,
+        OlRankNet,
     ),
 ]

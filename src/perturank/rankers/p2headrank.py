@@ -222,6 +222,6 @@ PUBLISHED = [
         "p2headrank",
         "P²HeadRank: one network whose last layer carries the noise; explores where N heads disagree",
         P2HeadSettings(floor=0.02),
-        P2HeadRank.start,
+        P2HeadRank,
     ),
 ]

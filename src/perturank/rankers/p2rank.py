@@ -205,19 +205,19 @@ PUBLISHED = [
         "p2linrank",
         "P²LinRank: N linear rankers on perturbed clicks; explores where they disagree",
         P2LinSettings(noise_std=0.5, floor=0.02),
-        P2LinRank.start,
+        P2LinRank,
     ),
     Published(
         "p2neurrank",
         "P²NeurRank: N networks on perturbed clicks; explores where they disagree",
         P2NeurSettings(floor=0.02),
-        P2NeurRank.start,
+        P2NeurRank,
     ),
     Published(
         "p2linrank-paper",
         "P²LinRank with the paper's own settings",
         P2LinSettings(pairs="independent", inclusion="paper", loss="cross-entropy", beyond_weight=1.0, l2=0.1),
-        P2LinRank.start,
+        P2LinRank,
     ),
     Published(
         "p2neurrank-paper",
@@ -232,6 +232,6 @@ PUBLISHED = [
             n_steps=5,
             budget=None,
         ),
-        P2NeurRank.start,
+        P2NeurRank,
     ),
 ]

@@ -10,16 +10,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
-from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, Settings, hyper
+from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, hyper
 from perturank.parts import batches, certainty, linear_fit, ordering
 from perturank.parts.history import History
-from perturank.parts.preferences import Inclusion, PairSet, inferred, n_pairs_at_most
-from perturank.parts.recency import MEMORY
+from perturank.parts.history_ranker import HistoryRanker, MemorySettings
+from perturank.parts.preferences import inferred
 from perturank.publishing import Published
 
 
 @dataclass(frozen=True)
-class PairRankSettings(Settings):
+class PairRankSettings(MemorySettings):
     """Hyper-parameters of PairRank."""
 
     alpha: float | Literal["lemma"] = hyper(
@@ -28,38 +28,25 @@ class PairRankSettings(Settings):
     l2: float = hyper(10.0, "strength of the pull towards 0, in the fit and in A", "λ", POSITIVE)
     objective: Literal["sum", "mean"] = hyper("sum", "sum of pair losses + λ/2‖θ‖² (the paper), or their mean + λ‖θ‖²")
     covariance: Literal["full", "diagonal"] = hyper("full", "all of A, or its diagonal alone")
-    sort: Literal["topological", "blocks"] = hyper("topological", "how uncertain orders are randomised")
-    examined_beyond: int = hyper(
-        1, "unclicked documents after the last click that count as examined", "l", NOT_NEGATIVE
-    )
-    pairs: PairSet = hyper("independent", "independent pairs as in the paper, or all, each weighted 1/max(n⁺, n⁻)")
-    inclusion: Inclusion = hyper("paper", "symmetric: only pairs that would be inferred either way round")
+    sort: ordering.Sort = hyper("topological", "how uncertain orders are randomised")
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
     noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
-    memory: int | None = hyper(None, MEMORY, "", AT_LEAST_ONE)
 
 
-class PairRank(eqx.Module):
+class PairRank(HistoryRanker):
     """Fits all preferences so far each round; an order is certain outside its confidence width."""
 
     settings: PairRankSettings = eqx.field(static=True)
     theta: Array  # [d, 1]: an ensemble of one, fitted like any other
     gram: Array  # A - λI, [d, d]
     hessian: linear_fit.AnyHessian  # of an earlier fit
-    history: History
 
     @classmethod
     def start(cls, settings: PairRankSettings, n_features: int, key: Key) -> PairRank:
         """Return a ranker at 0; the key changes nothing."""
         zero, gram = jnp.zeros((n_features, 1)), jnp.zeros((n_features, n_features))
-        return cls(
-            settings, zero, gram, linear_fit.unknown(n_features)[1], History.empty(n_features, memory=settings.memory)
-        )
-
-    @property
-    def n_features(self) -> int:
-        """The number of features of a document."""
-        return self.history.documents.shape[1]
+        history = History.empty(n_features, memory=settings.memory)
+        return cls(settings, history, zero, gram, linear_fit.unknown(n_features)[1])
 
     @property
     def feature_covariance(self) -> Array:
@@ -78,9 +65,14 @@ class PairRank(eqx.Module):
             kernel = certainty.kernel_full(query.features, covariance)
         else:
             kernel = certainty.kernel_diagonal(query.features, jnp.diagonal(covariance))
-        return certainty.confident(self.score(query), self._alpha(covariance) * certainty.distances(kernel), query.mask)
+        return certainty.confident(self.score(query), self.alpha(covariance) * certainty.distances(kernel), query.mask)
 
-    def _alpha(self, covariance: Array) -> Array:
+    def precedes(self, query: Query) -> Array:
+        """Return which orders of two documents every list keeps: the certain ones, or those between blocks; [V, V]."""
+        return ordering.precedes(self.settings.sort, self.score(query), self.certain(query), query.mask)
+
+    def alpha(self, covariance: Array) -> Array:
+        """Return α: as set, or α_t of lemma:cb."""
         s = self.settings
         if s.alpha != "lemma":
             return jnp.asarray(s.alpha)
@@ -100,24 +92,6 @@ class PairRank(eqx.Module):
         before = jnp.sum(certain, axis=0, dtype=jnp.int32)
         shown = ordering.topological(before, lambda pick: certain[pick], query.mask, key, k, query.limits)
         return shown.ranking(query.mask)
-
-    @eqx.filter_jit
-    def uncertain(self, query: Query) -> Array:
-        """Return the share of pairs inside their confidence width."""
-        return certainty.uncertain_share(self.certain(query), query.mask)
-
-    def with_room(self, n_rounds: int, k: int) -> PairRank:
-        """Return the same ranker with room for so many more rounds."""
-        history = self.history.with_room(n_rounds * k, n_rounds * n_pairs_at_most(k, self.settings.pairs))
-        return self if history is self.history else eqx.tree_at(lambda r: r.history, self, history)
-
-    def learn(self, interaction: Interaction, key: Key) -> PairRank:
-        """Return the ranker refitted to all clicks so far (eq:loss)."""
-        return self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
-
-    @eqx.filter_jit
-    def _learn(self, interaction: Interaction, key: Key) -> PairRank:
-        return self.learn_batch(batches.of_one(interaction), key[None], jnp.asarray(1))
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> PairRank:
@@ -142,7 +116,7 @@ class PairRank(eqx.Module):
         theta, hessian = lax.cond(
             taught, lambda: linear_fit.newton(problem, self.theta, self.hessian), lambda: (self.theta, self.hessian)
         )
-        return PairRank(s, theta, gram, hessian, history)
+        return PairRank(s, history, theta, gram, hessian)
 
     def _remembered(self) -> tuple[History, Array]:
         """Return the history and Σ w x xᵀ without what is forgotten now."""
@@ -157,12 +131,12 @@ PUBLISHED = [
         "pairrank",
         "PairRank: logistic ranker that explores inside its confidence widths",
         PairRankSettings(),
-        PairRank.start,
+        PairRank,
     ),
     Published(
         "pairrank-diag",
         "PairRank with the diagonal of its covariance alone",
         PairRankSettings(covariance="diagonal"),
-        PairRank.start,
+        PairRank,
     ),
 ]

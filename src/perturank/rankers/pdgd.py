@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -37,6 +37,7 @@ class NeuralPDGDSettings(PDGDSettings):
 class PDGD(eqx.Module):
     """A Plackett–Luce ranker that ascends an unbiased estimate of the preference gradient."""
 
+    keeps_limits: ClassVar[Literal[True]] = True
     settings: PDGDSettings = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
@@ -65,18 +66,11 @@ class PDGD(eqx.Module):
             shown, log_left = ordering.limited_plackett_luce(scores, query.mask, key, k, query.limits)
         return shown.ranking(query.mask, (scores[shown.order], log_left))
 
-    def recalled(self, shown: Query) -> tuple[Array, Array]:
+    def memo_of(self, shown: Query) -> tuple[Array, Array]:
         """Return the memo of a list that another ranker showed, as if there had been no other documents; [k], [k]."""
         scores = jnp.where(shown.mask, self.score(shown), -jnp.inf)
         log_left = jax.lax.cumlogsumexp(scores, reverse=True)
         return jnp.where(shown.mask, scores, 0.0), jnp.where(shown.mask, log_left, 0.0)
-
-    def uncertain(self, query: Query) -> None:
-        """PDGD has no notion of a certain order."""
-
-    def with_room(self, n_rounds: int, k: int) -> PDGD:
-        """Return itself: it keeps no history."""
-        return self
 
     @eqx.filter_jit
     def learn(self, interaction: Interaction, key: Key) -> PDGD:
@@ -86,13 +80,7 @@ class PDGD(eqx.Module):
         p = jax.nn.sigmoid(scores[:, None] - scores[None, :])
         pull = jnp.where(pairs, reversal(scores, log_left) * p * (1 - p), 0.0)
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
-        trained, fixed = eqx.partition(self.theta, eqx.is_array)
-        _, back = jax.vjp(lambda t: eqx.combine(t, fixed)(interaction.shown.features), trained)
-
-        def stepped(leaf: Any, gradient: Any) -> Any:
-            return leaf + self.rate * gradient
-
-        theta = eqx.combine(jax.tree.map(stepped, trained, back(passed)[0]), fixed)
+        theta = scoring.ascend(self.theta, interaction.shown.features, passed, self.rate)
         rate = jnp.where(jnp.any(pairs), self.rate * self.settings.decay, self.rate)
         return PDGD(self.settings, self.n_features, theta, rate)
 
@@ -116,7 +104,7 @@ PUBLISHED = [
         "pdgd-linear",
         "PDGD with a linear ranker: Plackett–Luce lists, debiased pairwise gradient",
         PDGDSettings(),
-        PDGD.start,
+        PDGD,
     ),
-    Published("pdgd-neural", "PDGD with a network", NeuralPDGDSettings(), PDGD.start),
+    Published("pdgd-neural", "PDGD with a network", NeuralPDGDSettings(), PDGD),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ class RandomSettings(Settings):
 class Random(eqx.Module):
     """Shows uniformly random lists and learns nothing; with a prior it scores by the prior alone."""
 
+    keeps_limits: ClassVar[Literal[True]] = True
     settings: RandomSettings = eqx.field(static=True)
     n_features: int = eqx.field(static=True)
 
@@ -42,16 +44,9 @@ class Random(eqx.Module):
             return ordering.plackett_luce(flat, query.mask, key, k)[0].ranking(query.mask)
         return ordering.limited_plackett_luce(flat, query.mask, key, k, query.limits)[0].ranking(query.mask)
 
-    def uncertain(self, query: Query) -> None:
-        """No order is ever known, so none is measured."""
-
-    def with_room(self, n_rounds: int, k: int) -> Random:
-        """Return itself: it keeps no history."""
-        return self
-
     def learn(self, interaction: Interaction, key: Key) -> Random:
         """Return itself."""
         return self
 
 
-PUBLISHED = [Published("random", "uniformly random lists; learns nothing", RandomSettings(), Random.start)]
+PUBLISHED = [Published("random", "uniformly random lists; learns nothing", RandomSettings(), Random)]

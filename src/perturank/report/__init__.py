@@ -9,17 +9,17 @@ from perturank import storage
 from perturank.errors import BadInput
 from perturank.experiments.experiment import Finding
 from perturank.report import curves, pictures, plots
-from perturank.report.judged import judged
 from perturank.report.names import file_names
 from perturank.report.page import page
 from perturank.report.sections import Picture
 from perturank.report.styles import Style, styles
 from perturank.report.terminal import table
+from perturank.report.verdicts import judged_claims
 
-__all__ = ["table", "written"]
+__all__ = ["table", "write_report"]
 
 
-def written(folder: Path, findings: Sequence[Finding], facts: Mapping[str, str]) -> Path:
+def write_report(folder: Path, findings: Sequence[Finding], facts: Mapping[str, str]) -> Path:
     """Write `report.html` and its `figures` (PNG, PDF, CSV) to the folder, and return the page's path."""
     figures = folder / "figures"
     try:
@@ -27,13 +27,13 @@ def written(folder: Path, findings: Sequence[Finding], facts: Mapping[str, str])
     except OSError as error:
         raise BadInput(f"cannot make {figures}: {error.strerror}", "choose a folder that can be written") from None
     looks, names = styles(findings), file_names([finding.experiment for finding in findings])
-    parts = [(finding, _drawn(figures, finding, names, looks), judged(finding)) for finding in findings]
+    parts = [(finding, _write_figures(figures, finding, names, looks), judged_claims(finding)) for finding in findings]
     path = folder / "report.html"
     storage.put(path, page(parts, facts).encode())
     return path
 
 
-def _drawn(
+def _write_figures(
     folder: Path, finding: Finding, names: Mapping[tuple[str, int], str], looks: Mapping[str, Style]
 ) -> list[Picture]:
     """Write the figures that have something to show, and return what the page needs of them."""

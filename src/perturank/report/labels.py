@@ -51,7 +51,7 @@ def height(names: Sequence[str], letters: int) -> float:
     return sum(_points(wrapped(name, letters)) for name in names) / 72
 
 
-def reserved(axes: Axes, names: Sequence[str], letters: int, ours: Sequence[str]) -> dict[str, Annotation]:
+def reserve_names(axes: Axes, names: Sequence[str], letters: int, ours: Sequence[str]) -> dict[str, Annotation]:
     """Write the names beside the panel, at any height, so that the layout leaves room for them."""
     return {
         name: axes.annotate(
@@ -72,7 +72,9 @@ def reserved(axes: Axes, names: Sequence[str], letters: int, ours: Sequence[str]
     }
 
 
-def placed(axes: Axes, texts: Mapping[str, Annotation], here: Mapping[str, Line2D], like: Mapping[str, Line2D]) -> None:
+def place_names(
+    axes: Axes, texts: Mapping[str, Annotation], here: Mapping[str, Line2D], like: Mapping[str, Line2D]
+) -> None:
     """Move the names, once the layout stands, to the ends of the curves `here`, and lead the eye to them.
 
     Names of curves that are in other panels only, which look `like` this, come last, without a leader.

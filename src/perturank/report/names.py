@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from perturank.experiments.experiment import Experiment
 
@@ -20,15 +19,6 @@ def sign(measure: str) -> int:
     (1, -1, 0)
     """
     return int(measure in HIGHER_IS_BETTER) - int(measure in LOWER_IS_BETTER)
-
-
-def data_name(data: str) -> str:
-    """Return a data set's short name: of a folder, its last part.
-
-    >>> data_name("synthetic"), data_name("../data/mq2008/")
-    ('synthetic', 'mq2008')
-    """
-    return PurePath(data).name or data
 
 
 def slug(text: str) -> str:

@@ -71,10 +71,10 @@ def finals(finding: Finding) -> list[Finals]:
     return [_of(finding.experiment, evidence) for evidence in finding.evidence if evidence.users]
 
 
-def shown(value: float, decimals: int) -> str:
+def rounded(value: float, decimals: int) -> str:
     """Return a number for people.
 
-    >>> shown(0.41236, 3), shown(12345.6, 0), shown(3.2e15, 0)
+    >>> rounded(0.41236, 3), rounded(12345.6, 0), rounded(3.2e15, 0)
     ('0.412', '12,346', '3.2e+15')
     """
     return f"{value:.3g}" if abs(value) >= 1e7 else f"{value:,.{decimals}f}"
@@ -88,7 +88,7 @@ def three_digits(value: float) -> str:
     """
     if not math.isfinite(value):
         return "–"
-    return shown(value, max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0)
+    return rounded(value, max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0)
 
 
 def trust_cells(trust: Trust) -> tuple[str, ...]:

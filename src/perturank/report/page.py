@@ -7,15 +7,15 @@ from importlib.resources import files
 
 from perturank.experiments.experiment import Finding
 from perturank.report.html import Markup, element
-from perturank.report.judged import SIGNS, Judged, counted
 from perturank.report.names import plural, slug
 from perturank.report.sections import Picture, section, sentence
+from perturank.report.verdicts import SIGNS, JudgedClaim, verdict_counts
 
 TITLE = "Perturbation-based online learning to rank, reproduced"
 ALONE = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 VERDICTS = {True: ("yes", "borne out"), False: ("no", "not borne out"), None: ("cannot-tell", "cannot tell")}
 
-Part = tuple[Finding, Sequence[Picture], Sequence[Judged]]
+Part = tuple[Finding, Sequence[Picture], Sequence[JudgedClaim]]
 
 
 def page(parts: Sequence[Part], facts: Mapping[str, str]) -> str:
@@ -54,7 +54,7 @@ def n_runs(findings: Sequence[Finding]) -> int:
 
 def _summary(parts: Sequence[Part], facts: Mapping[str, str]) -> Markup:
     findings = [finding for finding, _, _ in parts]
-    counts = counted(row for _, _, rows in parts for row in rows)
+    counts = verdict_counts(row for _, _, rows in parts for row in rows)
     missing = sum(finding.n_missing for finding in findings)
     tiles = [
         element("li", element("b", f"{SIGNS[holds]} {counts[holds]:,}"), f" {words}", class_=name)
@@ -76,7 +76,7 @@ def _summary(parts: Sequence[Part], facts: Mapping[str, str]) -> Markup:
 def _contents(parts: Sequence[Part]) -> Markup:
     lines = []
     for finding, _, claims in parts:
-        counts = {holds: n for holds, n in counted(claims).items() if n}
+        counts = {holds: n for holds, n in verdict_counts(claims).items() if n}
         marks = [
             element("span", f"{SIGNS[holds]} {n}", class_=VERDICTS[holds][0], title=f"{n} {VERDICTS[holds][1]}")
             for holds, n in counts.items()

@@ -12,10 +12,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from perturank.experiments.evidence import data_name
 from perturank.experiments.experiment import Drawing
 from perturank.report import labels
 from perturank.report.curves import Line, Panel
-from perturank.report.names import data_name
 from perturank.report.styles import INK, Style
 
 DPI = 200  # the layout's and the PNG's: letters have other widths at another
@@ -71,13 +71,13 @@ def _figure(
             )
             axes.set(ylabel=drawing.y_label if column == 0 else "", xlabel=drawing.x_label if is_bottom else "")
         last, ours = places[len(row) - 1], [name for name, style in styles.items() if style.is_ours]
-        texts = labels.reserved(last, _names(row), letters, ours)
+        texts = labels.reserve_names(last, _names(row), letters, ours)
         for text in texts.values():
             text.set_in_layout(len(row) == len(places))  # a shorter row has room enough
         finish.append((last, texts, drawn[-1], {name: line for lines in drawn for name, line in lines.items()}))
     ConstrainedLayoutEngine(w_pad=0.06).execute(figure)
     for made in finish:
-        labels.placed(*made)
+        labels.place_names(*made)
     return figure
 
 

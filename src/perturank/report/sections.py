@@ -8,14 +8,14 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perturank.experiments.evidence import Evidence
+from perturank.experiments.evidence import Evidence, data_name
 from perturank.experiments.experiment import Choice, Drawing, Finding
 from perturank.experiments.trust import by_user
 from perturank.report.curves import Panel
 from perturank.report.html import Markup, element, joined, table
-from perturank.report.judged import SIGNS, WORDS, Judged
-from perturank.report.names import data_name, p_value, plural, slug
-from perturank.report.numbers import TRUST_COLUMNS, Cell, Finals, finals, shown, star, three_digits, trust_cells
+from perturank.report.names import p_value, plural, slug
+from perturank.report.numbers import TRUST_COLUMNS, Cell, Finals, finals, rounded, star, three_digits, trust_cells
+from perturank.report.verdicts import SIGNS, WORDS, JudgedClaim
 
 PIXELS = 112  # of the page for an inch of a figure: letters about as large as the text around
 
@@ -32,7 +32,7 @@ class Picture:
     width: float
 
 
-def section(finding: Finding, pictures: Sequence[Picture], claims: Sequence[Judged]) -> Markup:
+def section(finding: Finding, pictures: Sequence[Picture], claims: Sequence[JudgedClaim]) -> Markup:
     """Return the section of an experiment."""
     experiment = finding.experiment
     labels = [label for label in dict.fromkeys(drawing.label for drawing in experiment.drawings) if ":" in label]
@@ -149,8 +149,8 @@ def _cell(found: Finals, arm: str, user: str, measure: str) -> Markup:
     if cell is None:
         return element("td", "–")
     decimals = found.decimals(user, measure)
-    value = shown(cell.mean.value, decimals)
-    half = "" if math.isnan(cell.mean.half_width) else f" ± {shown(cell.mean.half_width, decimals)}"
+    value = rounded(cell.mean.value, decimals)
+    half = "" if math.isnan(cell.mean.half_width) else f" ± {rounded(cell.mean.half_width, decimals)}"
     number = joined([element("strong", value) if cell.is_best else value, element("small", half) if half else ""])
     mark = element("span", cell.mark, class_="mark", aria_hidden="true")  # always there: numbers stay in line
     if math.isnan(cell.p):
@@ -187,7 +187,7 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _claims(claims: Sequence[Judged]) -> Markup:
+def _claims(claims: Sequence[JudgedClaim]) -> Markup:
     items = []
     for says in dict.fromkeys(row.says for row in claims):
         verdicts = [

@@ -9,11 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perturank.experiments.evidence import Evidence
+from perturank.experiments.evidence import Evidence, data_name
 from perturank.experiments.experiment import Finding
 from perturank.experiments.trust import by_user
-from perturank.report.names import data_name
-from perturank.report.numbers import TRUST_COLUMNS, Finals, finals, shown, trust_cells
+from perturank.report.numbers import TRUST_COLUMNS, Finals, finals, rounded, trust_cells
 
 N_USERS = 3  # side by side in 80 columns
 TRUST_NOTE = "NDCG@10 of worst run, tenth percentile, mean; collapsed: ended below random"
@@ -64,6 +63,6 @@ def _cell(found: Finals, arm: str, user: str, measure: str) -> Text:
     if cell is None:
         return Text("–  ")
     decimals = found.decimals(user, measure)
-    half = "" if math.isnan(cell.mean.half_width) else f" ± {shown(cell.mean.half_width, decimals)}"
-    value = Text(shown(cell.mean.value, decimals), style="bold" if cell.is_best else "")
+    half = "" if math.isnan(cell.mean.half_width) else f" ± {rounded(cell.mean.half_width, decimals)}"
+    value = Text(rounded(cell.mean.value, decimals), style="bold" if cell.is_best else "")
     return value.append(half, style="not bold").append(f" {cell.mark or ' '}", style="not bold")

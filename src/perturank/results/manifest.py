@@ -38,7 +38,7 @@ def processor() -> str:
     return named or platform.processor() or platform.machine()
 
 
-def opened(folder: Path, asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def open_manifest(folder: Path, asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the folder's manifest; with `asked`, a new folder begins with it, and an old one goes on with it.
 
     A folder whose numbers mean something else, or that a newer version wrote, is refused: mixing
@@ -51,28 +51,28 @@ def opened(folder: Path, asked: Mapping[str, Any] | None = None) -> dict[str, An
         others = [each.name for each in folder.iterdir()] if folder.is_dir() else []
         if others:
             raise BadInput(f"{folder} is not empty and holds no results", "choose another folder with --out")
-        written(folder, asked)
+        write_manifest(folder, asked)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict):
             raise ValueError("not an object")
     except ValueError as error:
         raise BadInput(f"{path} is damaged ({error})", "use another copy of the folder") from None
-    compatible(found, str(folder))
+    check_compatible(found, str(folder))
     if asked is not None and found.get("asked") != asked:
-        written(folder, asked)
+        write_manifest(folder, asked)
         return {**found, "asked": dict(asked)}
     return found
 
 
-def written(folder: Path, asked: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, asked: Mapping[str, Any]) -> None:
     """Write the manifest of what is asked for now."""
     folder.mkdir(parents=True, exist_ok=True)
     content = json.dumps(made_by() | {"asked": dict(asked)}, indent=1, ensure_ascii=False)
     storage.put(folder / NAME, content.encode())
 
 
-def compatible(found: Mapping[str, Any], where: str) -> None:
+def check_compatible(found: Mapping[str, Any], where: str) -> None:
     """Refuse results of a newer format or version, or with other conventions."""
     if int(found.get("format", 0)) > FORMAT or _parts(str(found.get("version", "0"))) > _parts(__version__):
         raise BadInput(

@@ -22,9 +22,9 @@ class Store:
     manifest: Mapping[str, Any]
 
     @classmethod
-    def opened(cls, folder: Path, asked: Mapping[str, Any] | None = None) -> Store:
+    def open(cls, folder: Path, asked: Mapping[str, Any] | None = None) -> Store:
         """Return the store in this folder; with `asked`, it is made where there is none."""
-        store = cls(folder, manifest.opened(folder, asked))
+        store = cls(folder, manifest.open_manifest(folder, asked))
         if asked is not None:
             for place in (store.runs, store.running):
                 place.mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ class Store:
         found = from_parquet(path.read_bytes(), str(path))
         if found.job.key != key:
             raise BadInput(f"{path} holds the run {found.job.key}", "delete it: the run is made again")
-        manifest.compatible(found.made_by, str(path))
+        manifest.check_compatible(found.made_by, str(path))
         return found
 
     def outcomes(self) -> dict[str, Outcome]:

@@ -114,7 +114,7 @@ def _kind(spec: Spec) -> tuple[str, Any, int]:
 def _name(ranker: Any, spec: Spec) -> Any:
     """Return a file's ranker by the model's name for it: a file has the nearest name of those for one class."""
     entry = rankers().get(ranker) if isinstance(ranker, str) else None
-    return spec.ranker if entry is not None and entry.start == rankers()[spec.ranker].start else ranker
+    return spec.ranker if entry is not None and entry.kind is rankers()[spec.ranker].kind else ranker
 
 
 def _settings(settings: Any, spec: Spec) -> Any:

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Array, CertainOrders, Query, Ranker, bucket
-from perturank.parts import certainty
+from perturank.core import Array, CertainOrders, Ensemble, Limits, Query, Ranker
+from perturank.parts import ordering
 from perturank.service.entries import Impression
-from perturank.service.listing import Listed
+from perturank.service.listing import ANYWHERE, Listed
 from perturank.wire.specification import Exploration
 
 MOST_IN_GRAPH = 60  # documents, the best first: more would not be looked at
 
 
+class _View(NamedTuple):
+    """What a ranker knows of a query: its rankers' scores [V, N], certain orders and F of `free_sets`."""
+
+    scores: Array
+    certain: Array | None
+    free: Array | None
+
+
 # Compiled once for each shape. Outside jit, a loop over a new closure, as in olRankNet's kernel and in the scores of
 # many documents, is compiled at every call, and what was compiled stays in memory.
-_closure = eqx.filter_jit(certainty.closure)
-
-
 @eqx.filter_jit
-def _scores_of(ranker: Any, query: Query) -> Array:
-    return ranker.scores(query)
-
-
-@eqx.filter_jit
-def _certain_of(ranker: CertainOrders, query: Query) -> Array:
-    return ranker.certain(query)
+def _view(ranker: Ranker, query: Query, order: Array, protected: Array, displacement: Array) -> _View:
+    """Return what the ranker knows of the query, and who is free at the places of this order [V]."""
+    score = ranker.score(query)
+    scores = ranker.scores(query) if isinstance(ranker, Ensemble) else score[:, None]
+    if not isinstance(ranker, CertainOrders):
+        return _View(scores, None, None)
+    limits = Limits.of(score, query.mask, protected, displacement, jnp.asarray(True))
+    free = ordering.free_sets(ranker.precedes(query), query.mask, order, limits)
+    return _View(scores, ranker.certain(query), free)
 
 
 def explained(
@@ -51,20 +58,19 @@ def explained(
     query = Query.of(features, prior=prior)
     n = len(ids)
     score = np.asarray(ranker.score(query))[:n]
-    scores = np.asarray(_scores_of(ranker, query))[:n] if hasattr(ranker, "scores") else score[:, None]
     best = np.argsort(-score, kind="stable")
     order = (best if order is None else np.asarray(order))[:top]
+    view = _view(ranker, query, _padded(order, query.mask.shape[0]), *_reach(limits))
     places: list[dict[str, Any]] = [
-        {"id": ids[row], "score": float(score[row]), "scores": scores[row].tolist()} for row in order
+        {"id": ids[row], "score": float(score[row]), "scores": np.asarray(view.scores)[row].tolist()} for row in order
     ]
-    certain = _certain(ranker, query, scores, n)
-    if certain is None:
+    if view.certain is None or view.free is None:
         return {"ranking": places, "documents": n, "graph": None, "certain_pairs": None}
-    precedes = _between_blocks(certain, best) if _shuffles_blocks(ranker) else certain
-    for about, row, free in zip(places, order, free_sets(precedes, best, order, limits), strict=True):
+    certain = np.asarray(view.certain)[:n, :n]
+    for about, row, free in zip(places, order, np.asarray(view.free), strict=False):
         about["certainly_after"] = [ids[each] for each in np.flatnonzero(certain[:, row])]
-        about["free"] = [ids[each] for each in free]
-        about["certain"] = free == [row]
+        about["free"] = [ids[each] for each in best[free[best]]]
+        about["certain"] = about["free"] == [ids[row]]
     return {
         "ranking": places,
         "documents": n,
@@ -73,46 +79,15 @@ def explained(
     }
 
 
-def free_sets(
-    precedes: np.ndarray, best: np.ndarray, order: Sequence[int] | np.ndarray, limits: Exploration
-) -> Iterator[list[int]]:
-    """Yield who may stand at each place of an order when those above it are placed, the best first.
-
-    It is what `parts.ordering` draws from under `core.Limits`: precedes [n, n] says who must be placed before whom,
-    best [n] is the order of the best estimate. A floor of exploration lets others stand there too, now and then.
-    """
-    standing = np.argsort(best)
-    left, waiting = np.ones(len(best), bool), precedes.sum(axis=0)
-    for place, row in enumerate(order):
-        free = left & (waiting == 0)
-        yield best[_within(free, left, standing, place, limits)[best]].tolist()
-        left[row] = False
-        waiting -= precedes[row]
+def _padded(order: np.ndarray, v: int) -> Array:
+    """Return the order [k] with all other rows behind it, so that one program serves lists of any length; [v]."""
+    return jnp.asarray(np.concatenate([order, np.setdiff1d(np.arange(v), order)]).astype(np.int32))
 
 
-def _within(free: np.ndarray, left: np.ndarray, standing: np.ndarray, place: int, limits: Exploration) -> np.ndarray:
-    """Return which of the free documents [n] the limits allow here: see `core.Limits.within`."""
-    is_fixed = place < limits.protected or limits.share == 0
-    if not is_fixed and limits.displacement is None:
-        return free
-    near = free & (standing - standing[left].min() <= (0 if is_fixed else limits.displacement))
-    return near if near.any() else free & (standing == standing[free].min())
-
-
-def _shuffles_blocks(ranker: Any) -> bool:
-    return getattr(getattr(ranker, "settings", None), "sort", None) == "blocks"
-
-
-def _between_blocks(certain: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return B[i, j]: i is in an earlier block than j: see `parts.ordering.blocks`; [n, n]."""
-    # Padded as queries are: otherwise every number of documents would be compiled for itself.
-    padded = np.pad(certain, (0, bucket(len(best)) - len(best)))
-    sure = np.asarray(_closure(jnp.asarray(padded)))[np.ix_(best, best)]
-    # A block ends where nobody in it or above is without a certain order to somebody below.
-    reach = np.maximum.accumulate(len(best) - 1 - np.argmax(~sure[:, ::-1], axis=1))
-    ends = reach == np.arange(len(best))
-    block = (np.cumsum(ends) - ends)[np.argsort(best)]
-    return np.asarray(block[:, None] < block[None, :])
+def _reach(limits: Exploration) -> tuple[Array, Array]:
+    """Return how many places are protected, and how far elsewhere a document may be moved."""
+    displacement = ANYWHERE if limits.displacement is None else limits.displacement
+    return jnp.asarray(ANYWHERE if limits.share == 0 else limits.protected), jnp.asarray(displacement)
 
 
 def explored(shown: Impression, *, always: bool) -> list[bool | None]:
@@ -130,15 +105,6 @@ def explored(shown: Impression, *, always: bool) -> list[bool | None]:
     steps = np.diff(np.frombuffer(shown.agreed, "<f4"), prepend=np.float32(0))
     found: list[bool | None] = [True if step < 0 else False if always else None for step in steps]
     return [*found, True, *[None] * n][:n]  # where it first disagrees, the best estimate had another
-
-
-def _certain(ranker: Ranker, query: Query, scores: np.ndarray, n: int) -> np.ndarray | None:
-    """Return C[i, j]: i certainly before j; [n, n]."""
-    if isinstance(ranker, CertainOrders):
-        return np.asarray(_certain_of(ranker, query))[:n, :n]
-    if hasattr(ranker, "scores"):
-        return np.asarray(np.all(scores[:, None, :] > scores[None, :, :], axis=2))
-    return None
 
 
 def graph(ids: list[str], certain: np.ndarray) -> list[dict[str, Any]]:

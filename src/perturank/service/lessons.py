@@ -14,14 +14,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from perturank.core import Array, Interaction, Key, Query, Ranker, identities
+from perturank.core import (
+    LEARNING,
+    Array,
+    Interaction,
+    Key,
+    OffPolicy,
+    Query,
+    Ranker,
+    Remembers,
+    check_room,
+    identities,
+    streams,
+)
 from perturank.errors import BadInput
 from perturank.parts import batches
-from perturank.parts.recency import is_bounded
+from perturank.service import snapshots
 from perturank.service.entries import Impression
 from perturank.service.packing import unpacked
 from perturank.service.telemetry.logger import logger
-from perturank.simulation import LEARNING, streams
 from perturank.wire.specification import MOST_IN_A_BATCH
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
@@ -46,7 +57,7 @@ class Memo(NamedTuple):
     tree: Any
 
     @classmethod
-    def of(cls, ranker: Any, places: int) -> Memo:
+    def of(cls, ranker: Ranker, places: int) -> Memo:
         """Return the shape of this ranker's memos."""
         kind = type(ranker), ranker.settings, ranker.n_features, places
         if kind not in _MEMOS:
@@ -76,7 +87,7 @@ def after(
     """
     memo = Memo.of(ranker, places)
     recalls = not own and memo.is_needed
-    if recalls and not hasattr(ranker, "recalled"):
+    if recalls and not isinstance(ranker, OffPolicy):
         name = type(ranker).__name__
         raise BadInput(f"{name} cannot learn from lists that it has not drawn itself", "replay under another ranker")
     key = streams(seed)[LEARNING]
@@ -88,6 +99,7 @@ def after(
     for start in range(0, len(clicked), AT_ONCE):
         chunk = clicked[start : start + AT_ONCE]
         ranker = soundly(roomy(ranker, len(chunk), learned + start, places), chunk, learned + start, learn)
+        check_room(ranker)
     return ranker
 
 
@@ -110,8 +122,8 @@ def soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesso
 
 def is_sound(ranker: Ranker) -> bool:
     """Return whether everything that was learned is finite; the history holds what was sent, which is."""
-    found, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(ranker, eqx.is_inexact_array))
-    return all(np.isfinite(leaf).all() for path, leaf in found if getattr(path[0], "name", "") != "history")
+    served = snapshots.served_arrays(ranker).values()
+    return all(np.isfinite(array).all() for array in served if array.dtype.kind == "f")
 
 
 def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
@@ -120,7 +132,9 @@ def roomy(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
     It depends on nothing but the log: spare room is part of a state. It follows what is there and not how often
     it was shown, since every batch copies all of it. With a memory there is room for all of that from the start.
     """
-    if is_bounded(ranker):
+    if not isinstance(ranker, Remembers):
+        return ranker
+    if ranker.is_bounded:
         return ranker.with_room(AT_ONCE, places)
     return ranker.with_room(n if learned > 0 else max(n, LEAST_ROOM), places)
 
@@ -157,7 +171,7 @@ def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: n
     def one(i: Array, arrays: Any) -> Any:
         ranker = eqx.combine(arrays, fixed)
         each = batches.at(all_of, i)
-        each = Interaction(each.shown, each.clicks, ranker.recalled(each.shown))
+        each = Interaction(each.shown, each.clicks, ranker.memo_of(each.shown))
         return eqx.filter(ranker.learn(each, keys[i]), eqx.is_array)
 
     return eqx.combine(lax.fori_loop(0, n, one, arrays), fixed)

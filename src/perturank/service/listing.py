@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perturank.core import Array, Limits, Query, Ranker, bucket
+from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, streams
 from perturank.service.spec import Spec
 from perturank.service.telemetry import cost
-from perturank.simulation import LISTS, streams
 from perturank.wire.specification import Exploration
 
 ANYWHERE = 1_000_000
@@ -166,10 +164,3 @@ def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best:
         return 0.0
     p = share * math.exp(log_p) + (1 - share) * is_best
     return math.log(p) if p > 0 else math.log(share) + log_p
-
-
-def has_propensity(ranker: Ranker, places: int) -> bool:
-    """Return whether the ranker knows the probability of its lists, which limits need."""
-    query = Query.of(np.zeros((places, ranker.n_features)))
-    shape: Any = eqx.filter_eval_shape(lambda r, q, key: r.rank(q, key, places).log_p, ranker, query, jax.random.key(0))
-    return shape is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import equinox as eqx
 
-from perturank.core import Array, Query, Ranker
+from perturank.core import Array, CertainOrders, Query
 from perturank.service import changing
 from perturank.service.log import Transaction
 from perturank.service.service import Service
@@ -16,7 +16,7 @@ MOST_DOCUMENTS = 128  # pairs are many: of a longer query these come first
 
 
 @eqx.filter_jit
-def _uncertain(ranker: Ranker, query: Query) -> Array | None:
+def _uncertain(ranker: CertainOrders, query: Query) -> Array:
     return ranker.uncertain(query)
 
 
@@ -34,16 +34,14 @@ class Sampler:
             if newest is None or newest.number == self._looked.get(held.name):
                 continue
             self._looked[held.name] = newest.number
-            if newest.features.shape[1] != held.spec.n_features:
+            if newest.features.shape[1] != held.spec.n_features or not isinstance(held.ranker, CertainOrders):
                 continue
             prior = None if newest.prior is None else newest.prior[:MOST_DOCUMENTS]
             try:
                 share = _uncertain(held.ranker, Query.of(newest.features[:MOST_DOCUMENTS], prior=prior))
+                self._add(held.name, float(share))
             except (RuntimeError, MemoryError) as error:  # of JAX: lists go on without this number
                 logger.warning("the pairs of a query of %r cannot be looked at: %s", held.name, error)
-                continue
-            if share is not None:
-                self._add(held.name, float(share))
 
     def _add(self, model: str, share: float) -> None:
         def write(transaction: Transaction) -> None:

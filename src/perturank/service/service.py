@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from perturank.core import KeepsLimits
 from perturank.service import changing, listing, snapshots
 from perturank.service.entries import Changed, Impression, Record
 from perturank.service.filing import Filing
@@ -173,7 +174,7 @@ class Service:
         self.refresh()  # another process may have made or changed it a moment ago
         checked = checked_spec(request, self.host.get(model).spec if model in self.host else None)
         start = checked.start()  # before it is in the log: what cannot be made must not get there
-        if checked.is_limited and not listing.has_propensity(start, checked.places):
+        if checked.is_limited and not isinstance(start, KeepsLimits):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
         self.host.prepare(model, checked, {listing.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from perturank import storage
-from perturank.core import Ranker
+from perturank.core import Ranker, Remembers
 from perturank.service.log import Log
 from perturank.service.spec import Spec
 
-ONLY_LEARNING = ".history"  # grows with the clicks; ranking never looks at it
 KEPT = 20  # newest versions, all of which stay stored
 SHARE = 8  # of older ones two neighbours are this share of their age apart, counted in versions
 
@@ -45,13 +44,23 @@ def mark_name(model: str, version: int) -> str:
 
 def has_history(ranker: Ranker) -> bool:
     """Return whether learning needs more of it than serving does."""
-    return any(name.startswith(ONLY_LEARNING) for name in storage.arrays_of(ranker))
+    return bool(_learning_only(ranker))
+
+
+def _learning_only(ranker: Ranker) -> tuple[str, ...]:
+    """Return how the names of those arrays begin that only learning needs."""
+    return tuple(f".{field}" for field in ranker.learning_only) if isinstance(ranker, Remembers) else ()
+
+
+def served_arrays(ranker: Ranker) -> dict[str, np.ndarray]:
+    """Return the arrays that serving needs, by name."""
+    apart = _learning_only(ranker)
+    return {name: array for name, array in storage.arrays_of(ranker).items() if not name.startswith(apart)}
 
 
 def version_bytes(ranker: Ranker, **header: Any) -> bytes:
     """Return the ranker as far as serving needs it."""
-    arrays = {name: array for name, array in storage.arrays_of(ranker).items() if not name.startswith(ONLY_LEARNING)}
-    return storage.packed(arrays, storage.header_of(ranker) | header)
+    return storage.packed(served_arrays(ranker), storage.header_of(ranker) | header)
 
 
 def state_bytes(ranker: Ranker, beside: Mapping[str, np.ndarray] | None = None, **header: Any) -> bytes:
@@ -70,7 +79,7 @@ def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Rank
     if spec is None:
         return storage.restored(arrays, header, name), header
     start = spec.start()
-    blank = {k: v for k, v in storage.arrays_of(start).items() if k.startswith(ONLY_LEARNING)}
+    blank = {k: v for k, v in storage.arrays_of(start).items() if k.startswith(_learning_only(start))}
     return storage.filled(start, blank | arrays, name), header
 
 
@@ -81,9 +90,7 @@ def digest(ranker: Ranker, *, whole: bool = False) -> bytes:
     one that differs; summing all of it for every version would take longer and longer.
     """
     summed = hashlib.blake2b(digest_size=16)
-    for name, array in sorted(storage.arrays_of(ranker).items()):
-        if name.startswith(ONLY_LEARNING) and not whole:
-            continue
+    for name, array in sorted((storage.arrays_of(ranker) if whole else served_arrays(ranker)).items()):
         summed.update(f"{name} {array.dtype} {array.shape} ".encode())
         summed.update(np.ascontiguousarray(array).data)
     return summed.digest()

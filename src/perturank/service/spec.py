@@ -11,11 +11,11 @@ import jax
 import msgspec
 
 from perturank.catalogue import published
-from perturank.core import Ranker
+from perturank.core import START, Ranker, streams
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
+from perturank.parts.history_ranker import MemorySettings
 from perturank.service.refusals import Refused
-from perturank.simulation import START, streams
 from perturank.wire import specification
 from perturank.wire.specification import DEFAULT_RANKER, Exploration, Feature, Fields, SpecRequest
 
@@ -97,7 +97,7 @@ def _default_ranker(n_features: int) -> str:
 def _defaults(ranker: str, n_features: int) -> Settings:
     """Return the settings of a new model; its memory is bounded."""
     settings = published(ranker).settings
-    if not hasattr(settings, "memory"):
+    if not isinstance(settings, MemorySettings):
         return settings
     bytes_of_a_pair = 2 * 4 * n_features
     return settings.changed(memory=min(MEMORY, MEMORY_BYTES // bytes_of_a_pair))
@@ -123,8 +123,10 @@ def _check_size(ranker: str, settings: Settings, n_features: int) -> None:
     if any(len(value) > MOST_LAYERS for value in lists):
         raise Refused(f"a setting has more than {MOST_LAYERS} numbers", "use fewer layers")
     entry = published(ranker)
-    shape = eqx.filter_eval_shape(lambda key: entry.start(settings, n_features, key), jax.random.key(0))
-    n_bytes = sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shape) if hasattr(leaf, "shape"))
+    shape = eqx.filter_eval_shape(lambda key: entry.kind.start(settings, n_features, key), jax.random.key(0))
+    n_bytes = sum(
+        math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shape) if isinstance(leaf, jax.ShapeDtypeStruct)
+    )
     if n_bytes > MOST_BYTES:
         raise Refused(f"the ranker would take {n_bytes / 1e9:.1f} GB", "use fewer or narrower layers, or fewer rankers")
 

@@ -14,9 +14,9 @@ from perturank import datasets, machine
 from perturank.errors import BadInput
 from perturank.results.job import Job
 from perturank.results.outcome import to_parquet
-from perturank.results.performing import performed
 from perturank.results.store import Store
 from perturank.sweeps.local import Finished
+from perturank.sweeps.worker import run_job
 
 try:
     import ray
@@ -29,8 +29,8 @@ PATIENCE = 5.0  # seconds for the cluster's head to answer
 TRIES = 20  # of a run whose machine is lost
 
 
-def made(jobs: Sequence[Job], store: Store, address: str, on_finished: Finished) -> None:
-    """Make all runs on the cluster and keep them here; a run whose machine is lost is made again elsewhere."""
+def run_jobs(jobs: Sequence[Job], store: Store, address: str, on_finished: Finished) -> None:
+    """Run all jobs on the cluster and keep them here; a run whose machine is lost is made again elsewhere."""
     with _connected(address):
         n_cores = max(1, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
         remote = ray.remote(num_cpus=1, max_retries=TRIES)(result_file)
@@ -55,7 +55,7 @@ def result_file(job: Job, fold: datasets.Fold) -> bytes:
     jax.config.update(  # type: ignore[no-untyped-call]
         "jax_compilation_cache_dir", str(machine.cache_folder() / "compiled")
     )
-    return to_parquet(performed(job, fold))
+    return to_parquet(run_job(job, fold))
 
 
 def _result(reference: Any, job: Job) -> bytes:

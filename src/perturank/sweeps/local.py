@@ -14,7 +14,7 @@ from perturank import machine
 from perturank.errors import BadInput
 from perturank.results.job import Job
 from perturank.results.store import Store
-from perturank.sweeps.worker import Done, Rounds, program, serve
+from perturank.sweeps.worker import Done, Rounds, program, run_worker
 
 Told = Callable[[Job, int], None]  # a run under way and how many more of its rounds are done
 Finished = Callable[[Job], None]
@@ -30,21 +30,21 @@ class Worker:
     last: object = None  # the program it has compiled
 
 
-def made(jobs: Sequence[Job], store: Store, n_workers: int, on_rounds: Told, on_finished: Finished) -> None:
-    """Make all runs and keep them; returns when the last is kept, and leaves no process behind."""
+def run_jobs(jobs: Sequence[Job], store: Store, n_workers: int, on_rounds: Told, on_finished: Finished) -> None:
+    """Run all jobs and keep their results; returns when the last is kept, and leaves no process behind."""
     waiting = list(jobs)
     with _workers(min(n_workers, len(waiting)), store) as workers:
         for worker in workers:
-            _give(worker, waiting, workers)
+            _assign(worker, waiting, workers)
         while busy := [worker for worker in workers if worker.job is not None]:
             for pipe in wait([worker.pipe for worker in busy]):
                 worker = next(each for each in busy if each.pipe is pipe)
-                _heard(worker, on_rounds, on_finished)
+                _receive(worker, on_rounds, on_finished)
                 if worker.job is None:
-                    _give(worker, waiting, workers)
+                    _assign(worker, waiting, workers)
 
 
-def _heard(worker: Worker, on_rounds: Told, on_finished: Finished) -> None:
+def _receive(worker: Worker, on_rounds: Told, on_finished: Finished) -> None:
     job = worker.job
     assert job is not None
     try:
@@ -62,7 +62,7 @@ def _heard(worker: Worker, on_rounds: Told, on_finished: Finished) -> None:
         on_finished(job)
 
 
-def _give(worker: Worker, waiting: list[Job], workers: Sequence[Worker]) -> None:
+def _assign(worker: Worker, waiting: list[Job], workers: Sequence[Worker]) -> None:
     """Hand out a run: of the program the worker has compiled, else of one that nobody else has, else any."""
     taken = {each.last for each in workers if each.job is not None}
     chosen = next((job for job in waiting if program(job) == worker.last), None)
@@ -94,7 +94,7 @@ def _workers(n: int, store: Store) -> Iterator[list[Worker]]:
     try:
         for _ in range(n):
             ours, theirs = fresh.Pipe()
-            process = fresh.Process(target=serve, args=(theirs, store.folder, os.getpid()), daemon=True)
+            process = fresh.Process(target=run_worker, args=(theirs, store.folder, os.getpid()), daemon=True)
             process.start()
             theirs.close()  # so that its end is noticed when the process ends
             workers.append(Worker(process, ours))

@@ -6,18 +6,22 @@ import functools
 import os
 import signal
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 
-from perturank import datasets
+from perturank import datasets, machine
 from perturank.errors import BadInput
 from perturank.results.job import Job
-from perturank.results.performing import performed
+from perturank.results.manifest import made_by
+from perturank.results.outcome import Outcome
 from perturank.results.store import Store
+from perturank.simulation import simulate
 
+SAVE_EVERY = 5.0  # seconds: the most that an interruption loses of a run
 FOLDS_AT_HAND = 2
 PROGRAMS_AT_HAND = 12  # each takes some 50 MB
 
@@ -41,10 +45,10 @@ def program(job: Job) -> tuple[str, str, str, int]:
     return job.ranker, job.settings, job.data, job.top
 
 
-def serve(pipe: Connection, folder: Path, parent: int) -> None:
-    """Make the runs that come through the pipe until it is closed or the parent is gone."""
+def run_worker(pipe: Connection, folder: Path, parent: int) -> None:
+    """Run the jobs that come through the pipe until it is closed or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    store = Store.opened(folder)
+    store = Store.open(folder)
     compiled: set[tuple[str, str, str, int]] = set()
 
     def advance(n: int) -> None:
@@ -62,12 +66,22 @@ def serve(pipe: Connection, folder: Path, parent: int) -> None:
             compiled = {program(job)}
             jax.clear_caches()  # type: ignore[no-untyped-call] # programs of earlier rankers would pile up
         try:
-            store.keep(performed(job, fold_of(job.data, job.fold), store.checkpoint(job.key), advance))
+            store.keep(run_job(job, fold_of(job.data, job.fold), store.checkpoint(job.key), advance))
             pipe.send(Done(job.key))
         except BadInput as error:
             pipe.send(Done(job.key, str(error)))
         except Exception:  # told to the parent, which stops the sweep
             pipe.send(Done(job.key, traceback.format_exc(), True))
+
+
+def run_job(
+    job: Job, fold: datasets.Fold, checkpoint: Path | None = None, on_progress: Callable[[int], None] | None = None
+) -> Outcome:
+    """Run a job and return what it comes to; with a checkpoint file it goes on where an earlier call stopped."""
+    if job.threads != machine.n_threads():
+        raise BadInput(f"the run asks for {job.threads} threads", f"this process has {machine.n_threads()}")
+    run = simulate(job.plan_on(fold), checkpoint=checkpoint, save_every=SAVE_EVERY, on_progress=on_progress)
+    return Outcome.of(job, run, made_by())
 
 
 @functools.lru_cache(maxsize=FOLDS_AT_HAND)

@@ -1,4 +1,4 @@
-"""What runs beside the answers goes on, whatever fails of it."""
+"""Background tasks go on, whatever fails in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from perturank.service.hosting import Host, Hosted
 from perturank.service.http.app import application
-from perturank.service.http.background import work
+from perturank.service.http.background import background_tasks
 from perturank.service.http.health import Health
 from perturank.service.sampler import Sampler
 from perturank.service.service import Service
@@ -57,7 +57,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_whatever_fails_in_a_loop_is_said_and_tried_again(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_fails_in_a_task_is_reported_and_retried(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perturank.service.http.background.SECONDS_BETWEEN_SAMPLES", 0.01)
     metrics, sampler = Metrics(), Sampler(service, Recent())
     health = Health(Overview(service, metrics.traffic), metrics)
@@ -66,7 +66,7 @@ def test_whatever_fails_in_a_loop_is_said_and_tried_again(service: Service, monk
         raise KeyError("m")
 
     async def run() -> None:
-        async with work(service, health, sampler, None):
+        async with background_tasks(service, health, sampler, None):
             with monkeypatch.context() as patched:
                 patched.setattr(Host, "all", broken)
                 await until(lambda: len(health.failing) == 4)
@@ -76,7 +76,7 @@ def test_whatever_fails_in_a_loop_is_said_and_tried_again(service: Service, monk
     asyncio.run(run())
 
 
-def test_work_of_others_that_ends_in_a_failure_is_said(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_added_task_that_ends_in_a_failure_is_reported(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     health = Health(Overview(service, metrics.traffic), metrics)
 
@@ -84,12 +84,12 @@ def test_work_of_others_that_ends_in_a_failure_is_said(service: Service, caplog:
         raise OSError("no disk")
 
     async def run() -> None:
-        async with work(service, health, Sampler(service, Recent()), added):
+        async with background_tasks(service, health, Sampler(service, Recent()), added):
             await until(lambda: bool(health.failing))
 
     asyncio.run(run())
-    assert health.failing == ["something beside the answers has ended: no disk"]
-    assert "something beside the answers has ended" in caplog.text
+    assert health.failing == ["a background task has ended: no disk"]
+    assert "a background task has ended" in caplog.text
 
 
 def test_a_model_that_vanishes_while_all_are_listed_harms_nobody(service: Service) -> None:

@@ -318,7 +318,7 @@ def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, servic
     ranker = service.host.get("m").ranker
     sound = storage.arrays_of(ranker)
     names = [name for name, array in sound.items() if array.dtype.kind == "f" and array.size]
-    assert any(name.startswith(snapshots.ONLY_LEARNING) for name in names)
+    assert any(name.startswith(".history") for name in names)
     for name in names:
         arrays = sound | {name: np.full_like(sound[name], value)}
         answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))

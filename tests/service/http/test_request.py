@@ -144,18 +144,18 @@ def test_without_keys_pages_from_elsewhere_are_refused(http: TestClient) -> None
         assert http.get("/v1/models", headers=headers).status_code == status, headers
 
 
-def test_what_fails_beside_the_answers_is_said_until_it_works(service: Service) -> None:
+def test_a_failing_background_task_is_reported_until_it_works(service: Service) -> None:
     metrics = Metrics()
     health = Health(Overview(service, metrics.traffic), metrics)
 
     def fail() -> None:
         raise OSError("no disk")
 
-    with health.noting("it cannot be done"):
+    with health.watching("it cannot be done"):
         fail()
     (fault,) = health.failing
     assert fault == "it cannot be done: no disk"
-    with health.noting("it cannot be done"):
+    with health.watching("it cannot be done"):
         pass
     assert health.failing == []
 

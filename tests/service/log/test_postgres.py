@@ -19,7 +19,7 @@ from perturank.service.leading import EPOCH, Superseded
 from perturank.service.learner import Learner
 from perturank.service.log import open_log, postgres
 from perturank.service.log.group_commit import Committer
-from perturank.service.log.postgres import PostgresLog, _reason
+from perturank.service.log.postgres import PostgresLog, reason
 from perturank.service.refusals import NotReady
 from perturank.service.replaying import rebuilt
 
@@ -79,7 +79,7 @@ def strict(database: Database) -> Database:
 
 def test_a_host_that_is_part_of_a_misread_password_is_not_shown() -> None:
     error = psycopg.OperationalError("failed to resolve host 'secret@host':\n[Errno -2] Name not known")
-    said = _reason(error, "postgresql://me:a@secret@host/log")
+    said = reason(error, "postgresql://me:a@secret@host/log")
     assert said == "failed to resolve host ***: [Errno -2] Name not known"
 
 
@@ -270,10 +270,8 @@ def test_room_is_given_back_beside_what_else_is_done(database: Database) -> None
         other.execute("LOCK TABLE perturank_log IN SHARE UPDATE EXCLUSIVE MODE")  # VACUUM waits for it
         assert not log.give_back()
         assert log.give_back()  # it is under way, and will have to be done again
-    assert log._vacuum is not None
-    log._vacuum.join(60)
-    assert not log.give_back()
-    log._vacuum.join(60)
+    while log.give_back():
+        pass
     log.close()
 
 

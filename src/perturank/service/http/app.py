@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from perturank import pages
 from perturank.service.http.auth import Keyring
-from perturank.service.http.background import work
+from perturank.service.http.background import background_tasks
 from perturank.service.http.dashboard import Dashboard
 from perturank.service.http.docs_page import PAGE_POLICY, page
 from perturank.service.http.health import Health
@@ -41,7 +41,7 @@ class Added(NamedTuple):
 
 
 class Parts:
-    """What answers for one service, each made once."""
+    """The endpoints of one service, and what they share."""
 
     def __init__(self, service: Service, added: Added = Added()) -> None:
         settings, metrics, self.recent = service.settings, Metrics(), Recent()
@@ -71,11 +71,11 @@ def application(service: Service, added: Added = Added()) -> Starlette:
     parts = Parts(service, added)
     routes = [*map(parts.route, ROUTES), *_described(parts.gate), *_added(parts.gate, added)]
 
-    def beside(app: Starlette) -> AbstractAsyncContextManager[None]:
-        return work(service, parts.health, Sampler(service, parts.recent), added.work)
+    def lifespan(app: Starlette) -> AbstractAsyncContextManager[None]:
+        return background_tasks(service, parts.health, Sampler(service, parts.recent), added.work)
 
     absent = _absent(parts.gate, routes)
-    app = Starlette(routes=routes, lifespan=beside, exception_handlers={404: absent, 405: absent})
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: absent, 405: absent})
     app.router.redirect_slashes = False  # a redirect would go past the gate
     app.state.service = service
     return app
@@ -95,7 +95,7 @@ def _described(gate: Gate) -> list[Route]:
 
 
 def _added(gate: Gate, added: Added) -> list[Route]:
-    """Return the dashboard, and what another program has brought."""
+    """Return the routes of the dashboard, and those that another program has added."""
     shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
     return [
         *(Route(path, gate(endpoint, "admin"), methods=[method]) for method, path, endpoint in added.endpoints),
@@ -104,7 +104,7 @@ def _added(gate: Gate, added: Added) -> list[Route]:
 
 
 def _absent(gate: Gate, routes: Sequence[Route]) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """Return what answers where there is no route: behind the gate too, so that it is counted and logged."""
+    """Return the handler of 404 and 405: behind the gate too, so that they are counted and logged."""
 
     async def absent(request: Request, error: Exception) -> Response:
         async def refuse(request: Request) -> Response:

@@ -30,23 +30,23 @@ class Health:
         self._has_been_ready = False
 
     @contextmanager
-    def noting(self, what: str) -> Iterator[None]:
-        """Note that something beside the answers fails, until it succeeds; what is served goes on being served."""
+    def watching(self, what: str) -> Iterator[None]:
+        """Report a failure of the block, under this description, until it succeeds; serving goes on meanwhile."""
         try:
             yield
-        except Exception as error:  # whatever it is, it is said here and tried again
+        except Exception as error:  # whatever it is, it is reported here and the block is retried
             self.fails(what, error)
         else:
             self.works(what)
 
     def fails(self, what: str, error: Exception) -> None:
-        """Note a failure; the log is told of the first alone."""
+        """Note a failure; only the first in a row is logged."""
         if what not in self._failing:
             logger.error("%s", what, exc_info=error)
         self._failing[what] = f"{what}: {error}"
 
     def works(self, what: str) -> None:
-        """Note that this does not fail, or no longer."""
+        """Note that this works, or works again."""
         if self._failing.pop(what, None) is not None:
             logger.info("no longer: %s", what)
 

@@ -101,24 +101,26 @@ class Lists:
 
     async def _explained(self, request: Request, asks: Explain) -> Response:
         held = await hosted(self._service, request.path_params["model"])
-        if asks.recent is None:
-            most = self._service.settings.documents
-            features, prior = of_documents(asks.documents, held.spec, most)
-            ids = [each.id for each in asks.documents]
-        else:
-            if not request.state.is_admin:  # as for the list of them: they are queries of others
-                raise Forbidden("recent is given", "use a key with the scope 'admin' for this model")
-            one = self._recent.get(held.name, asks.recent)
-            ids, features, prior = one.ids, one.features, one.prior
-            check_width(features, held.spec)
+        if asks.recent is not None and not request.state.is_admin:  # recent queries are queries of others
+            raise Forbidden("recent is given", "use a key with the scope 'admin' for this model")
 
         def explain() -> dict[str, Any]:
+            ids, features, prior = self._to_explain(held, asks)
             found = explained(held.ranker, ids, features, prior, held.spec.exploration, held.spec.places)
             draw = partial(listed, held.flat, held.spec, features, prior, held.spec.places)
             return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
 
         found = await anyio.to_thread.run_sync(explain)
         return respond(request, {"model": held.name, "version": held.version} | found)
+
+    def _to_explain(self, held: Hosted, asks: Explain) -> tuple[list[str], np.ndarray, np.ndarray | None]:
+        """Return the documents of the request, or of the recent query that it names."""
+        if asks.recent is None:
+            documents = of_documents(asks.documents, held.spec, self._service.settings.documents)
+            return [each.id for each in asks.documents], *documents
+        one = self._recent.get(held.name, asks.recent)
+        check_width(one.features, held.spec)
+        return one.ids, one.features, one.prior
 
     def _explained_record(self, held: Hosted, record: Record) -> dict[str, Any]:
         shown = record.entry

@@ -75,10 +75,10 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
             with self.borrow() as connection, connection.transaction():
                 self._create(connection, create)
         except NotReady as error:
-            why = _reason(error.__cause__, url)
+            why = reason(error.__cause__, url)
             raise BadInput(f"the database cannot be reached: {why}", "check that it runs and its address") from None
         except psycopg.Error as error:
-            raise BadInput(f"the database cannot hold the log: {_reason(error, url)}") from None
+            raise BadInput(f"the database cannot hold the log: {reason(error, url)}") from None
         ((held, self.secret),) = self.rows("SELECT format, secret FROM perturank_head")
         if held != FORMAT:
             raise BadInput(f"the log has format {held}", f"this version reads format {FORMAT}")
@@ -200,7 +200,7 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
         super().close()
 
 
-def _reason(error: BaseException | None, url: str) -> str:
+def reason(error: BaseException | None, url: str) -> str:
     """Return what the database, or its library, says in one line; what it quotes of the address only if that is shown.
 
     An address that was misread has parts of the password where a host, a port or an option should be.

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -49,7 +49,7 @@ C = TypeVar("C", bound=Connection)
 class SqlLog(ABC, Generic[C]):
     """A log in a database.
 
-    Each read and each transaction borrows an idle connection, or opens one: readers do not wait for the writer.
+    Each read and each transaction borrows an idle connection, or opens one: a reader does not wait for the writer.
     """
 
     prefix: ClassVar[str]  # of the names of tables and indexes
@@ -145,8 +145,9 @@ class SqlLog(ABC, Generic[C]):
                 self._idle.append(connection)
 
     def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):  # other threads borrow meanwhile
+            while True:
+                self._idle.pop().close()
 
     def close(self) -> None:
         """Close the idle connections; one that is in use closes when it is given back."""

@@ -166,7 +166,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
         if self._lead is not None:
             return True
         with self._lock_file() as file:
-            return not _is_locked(file, fcntl.LOCK_SH)
+            return not _try_lock(file, fcntl.LOCK_SH)
 
     def try_to_lead(self) -> bool:
         """Return whether this process holds the lock file beside the log; it is free when the holder is gone."""
@@ -174,7 +174,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
             return True
         file = self._lock_file()
         for _ in range(TRIES_TO_LEAD):  # whoever asks `is_led` holds it too, for a moment
-            if _is_locked(file, fcntl.LOCK_EX):
+            if _try_lock(file, fcntl.LOCK_EX):
                 self._lead = file
                 return True
             time.sleep(SECONDS_TO_LEAD / TRIES_TO_LEAD)
@@ -229,8 +229,8 @@ def _drop_copy(path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _is_locked(file: IO[str], how: int) -> bool:
-    """Lock the file, unless somebody else holds it; return whether it is locked."""
+def _try_lock(file: IO[str], how: int) -> bool:
+    """Lock the file, unless somebody else holds it; return whether it is locked now."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:

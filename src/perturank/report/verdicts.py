@@ -1,4 +1,4 @@
-"""What the paper claims, put to the runs of each data set."""
+"""Verdicts: what the paper claims, put to the runs of each data set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNS = {True: "✓", False: "✗", None: "?"}
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     """A statement of the paper with the verdict of one data set; where no run is finished, of none."""
 
     says: str
@@ -21,19 +21,19 @@ class Judged:
     verdict: Verdict
 
 
-def judged(finding: Finding) -> list[Judged]:
+def judged_claims(finding: Finding) -> list[JudgedClaim]:
     """Return all claims of an experiment, each for every data set with runs."""
     asked = [evidence for evidence in finding.evidence if evidence.users]
     nothing = Verdict(None, "no run has finished")
     return [
         row
         for claim in finding.experiment.claims
-        for row in [Judged(claim.says, each.data, claim.check(each)) for each in asked]
-        or [Judged(claim.says, "", nothing)]
+        for row in [JudgedClaim(claim.says, each.data, claim.check(each)) for each in asked]
+        or [JudgedClaim(claim.says, "", nothing)]
     ]
 
 
-def counted(rows: Iterable[Judged]) -> dict[bool | None, int]:
+def verdict_counts(rows: Iterable[JudgedClaim]) -> dict[bool | None, int]:
     """Return how many claims are borne out (True), are not (False), and are undecided (None)."""
     found = Counter(row.verdict.holds for row in rows)
     return {holds: found[holds] for holds in WORDS}

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from perturank.datasets.cache import cached
+from perturank.datasets.collections import by_folder_name
 from perturank.datasets.dataset import Dataset
 from perturank.datasets.fold import Fold, no_such_fold
 from perturank.datasets.folders import Layout, layout
-from perturank.datasets.known import by_folder_name
 from perturank.datasets.svmlight import Text, read
 from perturank.errors import BadInput
 
