@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,12 +28,12 @@ from perturank.core import LEARNING, Interaction, Query, streams
 from perturank.service import changing, snapshots
 from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack
 from perturank.service.learner import learner as learning
+from perturank.service.learner import update
 from perturank.service.learner.lead import Superseded
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild, rebuild_version
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import State
-from perturank.service.learner.update import with_room
 from perturank.service.log import Log
 from perturank.service.log.feedback import give_feedback
 from perturank.service.refusals import NotReady
@@ -78,7 +79,7 @@ def test_one_list_at_a_time_is_what_the_library_learns(log: Log) -> None:
     for seed in range(3):
         lived(log, chosen, 1, seed)
         assert learner.step() == 1
-    by_hand, start = with_room(chosen.start(), 1, 0, PLACES), chosen.start()
+    by_hand, start = update.with_room(chosen.start(), 1, 0, PLACES), chosen.start()
     for seed in range(3):
         query = Query.of(rows(6, seed))
         ranking = start.rank(query, jax.random.key(seed), PLACES)
@@ -151,12 +152,12 @@ def test_a_replay_over_many_roll_backs_learns_every_batch_once(log: Log, monkeyp
     created(log)
     learner, n = Learner(log), 0
 
-    def learn(state: State, batch: Batch, learns: Callable[[State, Batch], None] = State._learn) -> None:
+    def learn(*args: Any, learns: Callable[..., Any] = update.learn_from, **kwargs: Any) -> Any:
         nonlocal n
         n += 1
-        learns(state, batch)
+        return learns(*args, **kwargs)
 
-    monkeypatch.setattr(State, "_learn", learn)
+    monkeypatch.setattr(update, "learn_from", learn)
     for turn in range(1, 7):
         lived(log, spec(), 1, turn)
         learner.step()
@@ -327,8 +328,7 @@ def test_a_learner_that_is_to_stop_does_not_read_to_the_end(log: Log, monkeypatc
     second = Learner(log, is_over=lambda: True)
     assert second.step() == 0
     assert second.position == 1
-    third = Learner(log)
-    third._is_over = lambda: third.position == batches[2]
+    third = Learner(log, is_over=lambda: third.position == batches[2])
     third.catch_up()
     assert third.position == batches[2]
     fourth = Learner(log)  # a state was stored on the way
@@ -342,10 +342,13 @@ def test_a_batch_is_not_written_where_a_wish_has_taken_some_of_it_away(log: Log)
     learner = Learner(log)
     lived(log, spec(), 2, source="alice")
     lived(log, spec(), 2, 5, source="bob")
-    learner.catch_up()
-    with log.transaction() as transaction:
-        changing.erase(transaction, "m", source_seal("alice", log.secret))
-    learner._write_batches()
+
+    def meanwhile(state: State) -> bool:
+        with log.transaction() as transaction:
+            changing.erase(transaction, "m", source_seal("alice", log.secret))
+        return False
+
+    assert learner.step(meanwhile) == 0
     assert not log.all_of("m", Batch)
     assert learner.step() == 2
     assert rebuild(log, "m").differs is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from service_small import created, lived, spec
@@ -34,16 +35,21 @@ def test_a_new_model_waits_for_its_program_while_others_learn(log: Log, monkeypa
     assert learner.step(precompiler.holds) == 2
     assert {name: state.learned for name, state in learner.states.items()} == {"new": 0, "twin": 0, "other": 2}
     compiled.set()
-    assert precompiler._thread is not None
-    precompiler._thread.join()
+    while precompiler.holds(learner.states["new"]):
+        time.sleep(0.01)
     assert learner.step(precompiler.holds) == 4
 
 
 def test_a_model_whose_next_batch_needs_another_program_does_not_wait(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiled = threading.Event()
-    monkeypatch.setattr(update, "prepare", lambda *args: compiled.wait(SECONDS))
+    compiling, compiled = threading.Event(), threading.Event()
+
+    def slowly(*args: object) -> None:
+        compiling.set()
+        assert compiled.wait(SECONDS)
+
+    monkeypatch.setattr(update, "prepare", slowly)
     grown = spec("p2linrank", settings={"memory": None})
     created(log, ranker="p2linrank", settings={"memory": None})
     learner, precompiler = Learner(log), Precompiler()
@@ -51,9 +57,7 @@ def test_a_model_whose_next_batch_needs_another_program_does_not_wait(
     learner.step()
     monkeypatch.setattr(update, "n_ahead", lambda learned: 100_000)
     precompiler.look(learner)
+    assert compiling.wait(SECONDS)
     lived(log, grown, 2, 5)
-    assert learner.step(precompiler.holds) == 2
-    assert precompiler._thread is not None
-    assert precompiler._thread.is_alive()
+    assert learner.step(precompiler.holds) == 2  # while it is still being compiled
     compiled.set()
-    precompiler._thread.join()

@@ -59,9 +59,8 @@ def test_a_hole_and_a_damaged_version_are_found(log: Log) -> None:
     assert content is not None
     with log.transaction() as transaction:
         transaction.store(name, content[:-1] + bytes([content[-1] ^ 1]))
-    assert isinstance(log, SqliteLog)
-    with closing(log.connect()) as connection:
-        connection.execute("DELETE FROM log WHERE position = 3")
+    with log.transaction() as transaction:
+        transaction.cut([3], [])
     found = list(faults(log))
     assert "position 3 is missing" in found
     assert any("the stored version 1 is damaged" in fault for fault in found)
@@ -97,18 +96,18 @@ def test_records_that_a_compaction_takes_out_meanwhile_are_no_fault(log: Log, mo
     monkeypatch.setattr("perturank.service.log.sql.PAGE", 5)
     created(log)
     learned(log, spec(), 4)
-    told, looks = verify._told, 0
+    about, looks = log.about, 0
 
-    def meanwhile(log: Log, records: Sequence[Record]) -> dict[bytes, list[Record]]:
+    def meanwhile(impressions: Sequence[bytes]) -> list[Record]:
         nonlocal looks
         looks += 1
         if looks == 2:
             retention.compact(log, "m", Retention(impressions=3))
             for _ in retention.delete(log, "m", lambda transaction: None):
                 pass
-        return told(log, records)
+        return about(impressions)
 
-    monkeypatch.setattr(verify, "_told", meanwhile)
+    monkeypatch.setattr(log, "about", meanwhile)
     assert list(faults(log)) == []
     assert looks > 3
 
