@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ from perturank.service.learner import retention, verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log
-from perturank.service.log.sqlite import SqliteLog
 from perturank.service.sealing import fresh
 from perturank.service.settings import Retention
 
