@@ -14,13 +14,13 @@ from pathlib import Path
 
 import typer
 
-from perturank.service.entries import Changed, Impression
 from perturank.service.log import Transaction
+from perturank.service.log.ids import fresh
+from perturank.service.log.records import Changed, Impression
+from perturank.service.log.spec import checked_spec
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.sealing import fresh
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import checked_spec
 from perturank.service.telemetry import counters
 from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.prometheus import Metrics

@@ -8,16 +8,15 @@ import jax
 import numpy as np
 
 from perturank.core import Query
-from perturank.service import snapshots
-from perturank.service.entries import Changed, Entry, Impression, Snapshot
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
-from perturank.service.log import Log
+from perturank.service.log import Log, snapshots
 from perturank.service.log.feedback import give_feedback
-from perturank.service.packing import packed
-from perturank.service.sealing import fresh
+from perturank.service.log.ids import fresh
+from perturank.service.log.packing import packed
+from perturank.service.log.records import Changed, Entry, Impression, Snapshot
+from perturank.service.log.spec import Spec, checked_spec
 from perturank.service.settings import Retention
-from perturank.service.spec import Spec, checked_spec
 from perturank.wire.specification import SpecRequest
 
 N_FEATURES = 5

@@ -35,7 +35,7 @@ from perturank.service.http.app import application
 from perturank.service.http.routes import ROUTES, Events
 from perturank.service.learner.learner import Learner
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.wire.specification import SpecRequest
 

@@ -11,7 +11,7 @@ import small
 
 from perturank.catalogue import rankers
 from perturank.core import CertainOrders
-from perturank.service.explaining import explained
+from perturank.service.serving.explain import explained
 from perturank.wire.specification import Exploration
 
 N = 6

@@ -26,9 +26,9 @@ from perturank.play.playing import Playing, Wish
 from perturank.play.searching import SearchBox
 from perturank.service.http.app import application
 from perturank.service.learner.learner import Learner
+from perturank.service.log.refusals import Refused
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.refusals import Refused
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 
 QUERY = "join pathname components"

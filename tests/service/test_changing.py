@@ -7,9 +7,9 @@ import pytest
 import small
 
 from perturank import catalogue, storage
-from perturank.service import changing, snapshots
-from perturank.service.refusals import Refused
-from perturank.service.spec import Spec, checked_spec
+from perturank.service.log import changes, snapshots
+from perturank.service.log.refusals import Refused
+from perturank.service.log.spec import Spec, checked_spec
 from perturank.wire.specification import SpecRequest
 
 GROWS: dict[str, Any] = {
@@ -17,33 +17,33 @@ GROWS: dict[str, Any] = {
 }  # the covariance of so many parameters begins with room for some of its pairs alone
 
 
-def changes(name: str) -> dict[str, Any]:
+def growing(name: str) -> dict[str, Any]:
     return GROWS if name.startswith("olranknet") else {}
 
 
 def spec(name: str) -> Spec:
-    settings = small.settings(name, **changes(name)).as_dict()
+    settings = small.settings(name, **growing(name)).as_dict()
     return checked_spec(SpecRequest(n_features=small.N_FEATURES, ranker=name, settings=settings, places=small.PLACES))
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.rankers()))
 def test_a_file_of_any_ranker_that_has_learned_is_taken_to_the_last_bit(name: str) -> None:
-    ranker = small.learned(name, **changes(name))
-    brought = changing.brought("m", spec(name), snapshots.state_bytes(ranker))
+    ranker = small.learned(name, **growing(name))
+    brought = changes.brought("m", spec(name), snapshots.state_bytes(ranker))
     assert small.same_bits(snapshots.ranker_of(brought.content, "it", spec(name))[0], ranker)
 
 
 def test_a_file_of_another_class_is_refused_by_its_name_and_one_of_other_settings_by_those() -> None:
     content = snapshots.state_bytes(small.learned("pdgd-linear"))
     with pytest.raises(Refused, match="ranker is pdgd-linear in the file and p2linrank here"):
-        changing.brought("m", spec("p2linrank"), content)
+        changes.brought("m", spec("p2linrank"), content)
     header = storage.header_of(small.learned("pdgd-linear"))
     for field in ("ranker", "settings", "n_features"):
         for value in cast("tuple[Any, ...]", ("no such", 7, None, [], {})):
             with pytest.raises(Refused, match="another kind of ranker"):
-                changing.brought("m", spec("pdgd-linear"), storage.packed({}, header | {field: value}))
+                changes.brought("m", spec("pdgd-linear"), storage.packed({}, header | {field: value}))
     with pytest.raises(Refused, match=r"learning_rate is 0\.5 in the file and 0\.05 here") as refused:
-        changing.brought("m", spec("mgd-linear"), snapshots.state_bytes(small.learned("mgd-linear", learning_rate=0.5)))
+        changes.brought("m", spec("mgd-linear"), snapshots.state_bytes(small.learned("mgd-linear", learning_rate=0.5)))
     assert "ranker is" not in str(refused.value)
 
 
@@ -56,7 +56,7 @@ def test_a_covariance_that_has_grown_is_taken_and_one_whose_arrays_differ_is_not
     for name in names:
         for array in (arrays[name][:-1], np.repeat(arrays[name], 2, 0), arrays[name][:0]):
             with pytest.raises(Refused, match=r"the file's array \.covariance"):
-                changing.brought("m", spec("olranknet"), storage.packed(arrays | {name: array}, header))
+                changes.brought("m", spec("olranknet"), storage.packed(arrays | {name: array}, header))
 
 
 def test_what_cannot_grow_has_the_size_of_a_new_one() -> None:
@@ -64,7 +64,7 @@ def test_what_cannot_grow_has_the_size_of_a_new_one() -> None:
     arrays = storage.arrays_of(ranker)
     longer = arrays | {".theta": np.repeat(arrays[".theta"], 2, 0)}
     with pytest.raises(Refused, match=r"\.theta has shape"):
-        changing.brought("m", spec("p2linrank"), storage.packed(longer, storage.header_of(ranker)))
+        changes.brought("m", spec("p2linrank"), storage.packed(longer, storage.header_of(ranker)))
 
 
 def test_a_history_of_negative_weight_is_refused() -> None:
@@ -72,4 +72,4 @@ def test_a_history_of_negative_weight_is_refused() -> None:
     arrays = storage.arrays_of(ranker)
     below = arrays | {".history.weight": -arrays[".history.weight"]}
     with pytest.raises(Refused, match=r"\.history\.weight is below zero"):
-        changing.brought("m", spec("p2linrank"), storage.packed(below, storage.header_of(ranker)))
+        changes.brought("m", spec("p2linrank"), storage.packed(below, storage.header_of(ranker)))

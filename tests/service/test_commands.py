@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from perturank import storage
 from perturank.cli import app
-from perturank.service import snapshots
-from perturank.service.entries import Compacted, Impression
+from perturank.service.log import snapshots
+from perturank.service.log.records import Compacted, Impression
 from perturank.service.log.sqlite import SqliteLog
 
 

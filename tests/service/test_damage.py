@@ -14,7 +14,7 @@ from clicking import DOCUMENTS, User, exported
 from serving import SPEC, Serving, all_ended, run
 
 from perturank.service.http.health import DAMAGED
-from perturank.service.snapshots import version_name
+from perturank.service.log.snapshots import version_name
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from service_small import PLACES, impression, rows, spec
 
 from perturank.catalogue import rankers
 from perturank.parts import scoring
-from perturank.service.explaining import drawn, explained, explored, graph
-from perturank.service.listing import Flat, Listed, listed
+from perturank.service.serving.explain import drawn, explained, explored, graph
+from perturank.service.serving.sampling import Flat, Listed, listed
 from perturank.service.telemetry import cost
 from perturank.wire.specification import Exploration
 

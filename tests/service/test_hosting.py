@@ -5,7 +5,7 @@ from __future__ import annotations
 from service_small import request, rows
 
 from perturank.service.log import Log
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.wire.specification import Exploration
 

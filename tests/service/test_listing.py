@@ -12,8 +12,8 @@ import pytest
 import small
 from service_small import PLACES, impression, rows, spec
 
-from perturank.service.explaining import explored
-from perturank.service.listing import MOST_PROGRAMS, Flat, Listed, _log_propensity, listed
+from perturank.service.serving.explain import explored
+from perturank.service.serving.sampling import MOST_PROGRAMS, Flat, Listed, _log_propensity, listed
 from perturank.wire.specification import Exploration
 
 

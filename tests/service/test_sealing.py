@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perturank.service.refusals import NotKnown
-from perturank.service.sealing import fresh, made_at, opened, sealed
+from perturank.service.log.ids import fresh, made_at, opened, sealed
+from perturank.service.log.refusals import NotKnown
 
 SECRET = b"s" * 32
 

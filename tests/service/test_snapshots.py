@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from service_small import created, learned, lived, spec
 
 from perturank.catalogue import rankers
-from perturank.service import snapshots
-from perturank.service.entries import Changed, Pinned
 from perturank.service.learner.learner import Learner
-from perturank.service.log import Log
-from perturank.service.snapshots import KEPT, SHARE, kept
-from perturank.service.spec import Spec
+from perturank.service.log import Log, snapshots
+from perturank.service.log.records import Changed, Pinned
+from perturank.service.log.snapshots import KEPT, SHARE, kept
+from perturank.service.log.spec import Spec
 
 
 @given(st.integers(1, 5000))

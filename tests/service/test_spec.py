@@ -10,13 +10,13 @@ import pytest
 from service_small import N_FEATURES, PLACES, append, bits, created, learned, spec
 
 from perturank.catalogue import published
-from perturank.service.entries import Changed, decoded, encoded
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.log import Log
+from perturank.service.log.records import Changed, decoded, encoded
+from perturank.service.log.spec import Spec, checked_spec
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Spec, checked_spec
 from perturank.wire.specification import DEFAULT_RANKER, Feature, SpecRequest
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from perturank.service import starting
+from perturank.service.http import server
 from perturank.service.http.app import application
+from perturank.service.http.server import welcome
 from perturank.service.log import Log
-from perturank.service.service import Service
+from perturank.service.log.spec import Spec
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import Spec
-from perturank.service.starting import welcome
 from perturank.wire.requests import Rank
 
 
@@ -37,10 +37,10 @@ def test_a_learner_that_cannot_be_started_is_tried_again_ever_more_seldom(
         return begin(["true"], **options)
 
     monkeypatch.setattr(subprocess, "Popen", seldom)
-    monkeypatch.setattr(starting, "SECONDS_TO_START_AGAIN", 0.01)
-    monkeypatch.setattr(starting, "MOST_SECONDS_TO_START_AGAIN", 0.03)
+    monkeypatch.setattr(server, "SECONDS_TO_START_AGAIN", 0.01)
+    monkeypatch.setattr(server, "MOST_SECONDS_TO_START_AGAIN", 0.03)
     with caplog.at_level(logging.ERROR):
-        starting._keep_learning(ServeSettings(), stopping)
+        server._keep_learning(ServeSettings(), stopping)
     assert len(started) == 4
     said = [record.getMessage() for record in caplog.records]
     assert [each.rpartition(" in ")[2] for each in said] == ["0.01 seconds", "0.02 seconds", "0.03 seconds"]
@@ -85,5 +85,5 @@ def test_where_no_request_makes_a_model_the_first_to_try_does() -> None:
 
 def test_connections_outlive_the_minute_for_which_load_balancers_keep_theirs(log: Log) -> None:
     service = Service(log, ServeSettings())
-    assert starting.configured(application(service)).timeout_keep_alive > 60
+    assert server.configured(application(service)).timeout_keep_alive > 60
     service.close()

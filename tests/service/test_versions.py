@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 from service_small import created, shown, spec
 
-from perturank.service import snapshots, versions
-from perturank.service.entries import Batch, Pinned, Snapshot
-from perturank.service.hosting import Host, Hosted
-from perturank.service.log import Log
+from perturank.service.log import Log, snapshots, versions
+from perturank.service.log.records import Batch, Pinned, Snapshot
+from perturank.service.serving.models import Host, Hosted
 
 CONTENT = snapshots.version_bytes(spec().start())
 

@@ -5,14 +5,14 @@ import threading
 import pytest
 from service_small import IDS, created, rows, shown, spec
 
-from perturank.service.entries import Closed, Entry
 from perturank.service.log import Log, Transaction
 from perturank.service.log.feedback import close_windows
+from perturank.service.log.records import Closed, Entry
+from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
-from perturank.service.refusals import LogFull
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
+from perturank.service.serving.windows import GRAIN, Windows
 from perturank.service.settings import ServeSettings
-from perturank.service.windows import GRAIN, Windows
 
 
 class Clock:
@@ -131,7 +131,7 @@ def test_windows_that_cannot_be_closed_stop_no_other_and_are_closed_later(
         return close_windows(transaction, model, position)
 
     with monkeypatch.context() as patched:
-        patched.setattr("perturank.service.service.close_windows", only_b)
+        patched.setattr("perturank.service.serving.service.close_windows", only_b)
         with pytest.raises(LogFull):
             service.close_windows()
     assert closings(log) == [("b", Closed(4))]

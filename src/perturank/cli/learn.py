@@ -13,12 +13,12 @@ from perturank.cli.console import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
 from perturank.service import children
-from perturank.service.refusals import Refused
+from perturank.service.log.refusals import Refused
 from perturank.service.settings import Retention
 
 if TYPE_CHECKING:
     from perturank.service.log import Log
-    from perturank.service.spec import Spec
+    from perturank.service.log.spec import Spec
 
 LogUrl = Annotated[str, typer.Option("--log", envvar="PERTURANK_LOG", help="sqlite:///FILE or postgresql://…")]
 KeepSpan = Annotated[str | None, typer.Option("--keep", help="Records kept before the newest: 30d, 12h, 90s.")]
@@ -83,7 +83,7 @@ def replay(
         children.stay_with_parent()
     machine.pin_threads(threads)
     from perturank.service.log import open_log
-    from perturank.service.spec import Spec
+    from perturank.service.log.spec import Spec
 
     if verify and (ranker is not None or at is not None):
         raise BadInput("--verify compares with the newest version", "leave out --at and --ranker")
@@ -107,8 +107,8 @@ def replay(
 
 def _write_version(opened: Log, model: str, version: int, out: Path | None) -> None:
     """Rebuild a published version, as the service gives it in a file."""
-    from perturank.service import snapshots
     from perturank.service.learner import replay as replays
+    from perturank.service.log import snapshots
 
     rebuilt = replays.rebuild_version(opened, model, version)
     if out is not None:
@@ -121,8 +121,8 @@ def _write_replayed(
     opened: Log, model: str, at: int | None, instead: Spec | None, verify: bool, out: Path | None
 ) -> None:
     """Follow the log to a position or to its end, and say what was met; what differs is told by the exit code."""
-    from perturank.service import snapshots
     from perturank.service.learner import replay as replays
+    from perturank.service.log import snapshots
 
     report = replays.rebuild(opened, model, at=at, instead=instead)
     whole = report.differs is None and (not verify or replays.matches_stored(opened, report))

@@ -43,9 +43,9 @@ def serve(
     if show_settings:
         to_programs(settings.shown())
         return
-    from perturank.service import starting  # last: the settings can be shown without loading JAX
+    from perturank.service.http import server  # last: the settings can be shown without loading JAX
 
-    starting.serve(settings.checked(), typer.echo)
+    server.serve(settings.checked(), typer.echo)
 
 
 key_commands = typer.Typer(help="API keys of a service.", no_args_is_help=True)

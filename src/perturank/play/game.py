@@ -20,7 +20,7 @@ from perturank.play.lessons import lessons
 from perturank.play.models import LEARNING, beside
 from perturank.play.searching import Found, SearchBox, Standing
 from perturank.play.tally import BESIDE, clicked_places, uncertain_pairs
-from perturank.service.refusals import NotKnown, Refused
+from perturank.service.log.refusals import NotKnown, Refused
 
 KEPT_SEARCHES = 500
 MOST_CHARACTERS = 200

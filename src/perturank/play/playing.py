@@ -21,8 +21,8 @@ from perturank.play.models import RANKER, beside
 from perturank.play.routes import Routes
 from perturank.play.searching import SearchBox
 from perturank.service.http.app import Added
+from perturank.service.http.server import serve
 from perturank.service.settings import ServeSettings
-from perturank.service.starting import serve
 
 SECONDS_TO_LOOK_AGAIN = 0.1
 SECONDS_TO_ANSWER = 60.0  # the first list waits for its compilation

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 
-from perturank.service.refusals import NotReady, retold
+from perturank.service.log.refusals import NotReady, retold
 from perturank.service.telemetry.logger import logger
 
 SECONDS_TO_END = 10

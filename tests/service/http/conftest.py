@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from perturank.service.http.app import application
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 
 

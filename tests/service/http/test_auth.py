@@ -8,7 +8,7 @@ import pytest
 from perturank.errors import BadInput
 from perturank.service.http import auth
 from perturank.service.http.auth import Keyring, add_key, checked_scopes, hashed, read_keys
-from perturank.service.refusals import Forbidden, TooMany, Unauthorised
+from perturank.service.log.refusals import Forbidden, TooMany, Unauthorised
 
 
 @pytest.fixture

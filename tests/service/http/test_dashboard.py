@@ -18,17 +18,16 @@ from service_small import N_FEATURES, PLACES, created, learned, rows, spec
 from service_small import lived as shown_and_clicked
 from starlette.testclient import TestClient
 
-from perturank.service import changing
-from perturank.service.entries import Changed, Feedback, Impression
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.state import State
-from perturank.service.log import Log
+from perturank.service.log import Log, changes
 from perturank.service.log.feedback import close_windows
+from perturank.service.log.records import Changed, Feedback, Impression
+from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.log.sums import MINUTE, TOTAL
-from perturank.service.refusals import NotKnown
-from perturank.service.sampler import Sampler
-from perturank.service.service import Service
+from perturank.service.serving.sampler import Sampler
+from perturank.service.serving.service import Service
 from perturank.service.telemetry import cost
 from perturank.service.telemetry.counters import LEARNED
 from perturank.service.telemetry.overview import Overview
@@ -159,7 +158,7 @@ def test_a_deleted_model_does_not_come_back_in_the_sums(lived: TestClient, servi
     shown = service.rank(held, ["a", "b"], rows(2), None).result()
     service.feedback("m", shown.impression, ["a"], True).result()
     with service.log.transaction() as transaction:
-        changing.delete(transaction, "m")  # by another process: this one does not know it yet
+        changes.delete(transaction, "m")  # by another process: this one does not know it yet
     for refused in (
         service.rank(held, ["a", "b"], rows(2), None),
         service.feedback("m", shown.impression, ["b"], True),
@@ -183,7 +182,7 @@ def test_a_model_that_is_deleted_while_the_learner_looks_has_no_sums(log: Log, m
     def late(states: Iterable[State]) -> list[str]:
         found = idle(states)
         with log.transaction() as transaction:
-            changing.delete(transaction, "m")
+            changes.delete(transaction, "m")
         return found
 
     monkeypatch.setattr(learner.progress, "idle", late)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from starlette.testclient import TestClient
 
 from perturank.service.http.decoding import LARGE, offload
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 
 
 def test_large_bodies_are_decoded_beside_the_event_loop() -> None:

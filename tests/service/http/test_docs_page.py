@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from perturank.service.http.docs_page import page
 from perturank.service.http.openapi import document, has_schema
 from perturank.service.http.routes import ROUTES
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.wire.specification import SpecRequest
 
 DESCRIBED = document()

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.wire.specification import SpecRequest
 
 FEATURES = st.one_of(

@@ -18,9 +18,9 @@ from starlette.testclient import TestClient
 
 from perturank import storage
 from perturank.core import Interaction, Query
-from perturank.service import snapshots
 from perturank.service.learner.learner import Learner
-from perturank.service.service import Service
+from perturank.service.log import snapshots
+from perturank.service.serving.service import Service
 from perturank.wire.specification import SpecRequest
 
 SPEC = {"n_features": 5, "ranker": "pdgd-linear", "places": 4}

@@ -22,7 +22,7 @@ from serving import Serving
 
 from perturank.service.http.openapi import document
 from perturank.service.http.routes import ROUTES
-from perturank.service.spec import checked_spec
+from perturank.service.log.spec import checked_spec
 from perturank.wire.specification import SpecRequest
 
 MODEL: dict[str, Any] = {"n_features": 1, "ranker": "random", "places": 4}

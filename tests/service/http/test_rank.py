@@ -17,13 +17,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from perturank.service.entries import Impression
 from perturank.service.http.rank import Lists
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
-from perturank.service.sealing import fresh, sealed
-from perturank.service.service import Service
+from perturank.service.log.ids import fresh, sealed
+from perturank.service.log.records import Impression
+from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.service.telemetry.recent import Recent
 from perturank.wire.answers import Explained

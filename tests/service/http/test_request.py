@@ -14,7 +14,7 @@ from perturank.service.http.health import Health
 from perturank.service.http.openapi import document
 from perturank.service.http.routes import ROUTES
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.service import Service
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.prometheus import Metrics

@@ -15,15 +15,14 @@ from service_small import (
     versions,
 )
 
-from perturank.service import snapshots
-from perturank.service.entries import Batch, Closed
 from perturank.service.learner import checkpoint
 from perturank.service.learner import learner as learning
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild, recall_from
-from perturank.service.log import Log
+from perturank.service.log import Log, snapshots
 from perturank.service.log.feedback import give_feedback
-from perturank.service.sealing import fresh
+from perturank.service.log.ids import fresh
+from perturank.service.log.records import Batch, Closed
 
 
 def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> None:

@@ -17,16 +17,15 @@ from service_small import (
 )
 
 from perturank.errors import BadInput
-from perturank.service import snapshots
-from perturank.service.entries import Compacted, Deleted, Erased, Impression
 from perturank.service.learner import checkpoint, retention
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.learner.verify import faults
-from perturank.service.log import Log
+from perturank.service.log import Log, snapshots
 from perturank.service.log.feedback import give_feedback
+from perturank.service.log.records import Compacted, Deleted, Erased, Impression
+from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.refusals import NotKnown
 from perturank.service.settings import Retention
 
 ALICE = "alice@example.org"

@@ -5,7 +5,11 @@ import json
 import pytest
 from service_small import clicked, created, impression, shown, spec
 
-from perturank.service.entries import (
+from perturank.service.learner.export import as_json
+from perturank.service.learner.learner import Learner
+from perturank.service.log import Log
+from perturank.service.log.ids import sealed
+from perturank.service.log.records import (
     KINDS,
     Batch,
     Changed,
@@ -21,10 +25,6 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
-from perturank.service.learner.export import as_json
-from perturank.service.learner.learner import Learner
-from perturank.service.log import Log
-from perturank.service.sealing import sealed
 
 OF_EACH_KIND: list[Entry] = [
     Changed(0, spec()),

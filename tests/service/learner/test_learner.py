@@ -25,8 +25,6 @@ from service_small import (
 )
 
 from perturank.core import LEARNING, Interaction, Query, streams
-from perturank.service import changing, snapshots
-from perturank.service.entries import Batch, Changed, Closed, Deleted, Imported, RolledBack
 from perturank.service.learner import learner as learning
 from perturank.service.learner import update
 from perturank.service.learner.lead import Superseded
@@ -34,10 +32,11 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild, rebuild_version
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import State
-from perturank.service.log import Log
+from perturank.service.log import Log, changes, snapshots
 from perturank.service.log.feedback import give_feedback
-from perturank.service.refusals import NotReady
-from perturank.service.sealing import source_seal
+from perturank.service.log.ids import source_seal
+from perturank.service.log.records import Batch, Changed, Closed, Deleted, Imported, RolledBack
+from perturank.service.log.refusals import NotReady
 from perturank.service.settings import Retention
 
 MODELS = ["pdgd-linear", "p2headrank", "p2neurrank", "p2linrank", "dbgd-linear"]
@@ -227,7 +226,7 @@ def test_a_learner_that_has_not_seen_a_model_deleted_stores_nothing_for_it(log: 
     learner.step()
     learner.states["m"].learned += 1  # as if there were something to store
     with log.transaction() as transaction:
-        changing.delete(transaction, "m")
+        changes.delete(transaction, "m")
     learner.close()
     Housekeeper(log, Retention(impressions=1), lambda transaction: None).look(list(learner.states.values()))
     assert log.names("") == []
@@ -345,7 +344,7 @@ def test_a_batch_is_not_written_where_a_wish_has_taken_some_of_it_away(log: Log)
 
     def meanwhile(state: State) -> bool:
         with log.transaction() as transaction:
-            changing.erase(transaction, "m", source_seal("alice", log.secret))
+            changes.erase(transaction, "m", source_seal("alice", log.secret))
         return False
 
     assert learner.step(meanwhile) == 0

@@ -24,8 +24,6 @@ from service_small import (
 )
 
 from perturank.errors import BadInput
-from perturank.service import changing, snapshots
-from perturank.service.entries import Changed, Compacted, Deleted, Impression, Record, RolledBack, Snapshot
 from perturank.service.learner import checkpoint, retention
 from perturank.service.learner.checkpoint import base_of
 from perturank.service.learner.lead import Lead, Superseded
@@ -33,10 +31,11 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild, rebuild_version, retry_if_compacted
 from perturank.service.learner.state import Recall, State
 from perturank.service.learner.verify import faults
-from perturank.service.log import Log, Transaction, sql
+from perturank.service.log import Log, Transaction, changes, snapshots, sql
 from perturank.service.log.feedback import give_feedback
+from perturank.service.log.records import Changed, Compacted, Deleted, Impression, Record, RolledBack, Snapshot
+from perturank.service.log.refusals import NotKnown, NotReady
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.refusals import NotKnown, NotReady
 from perturank.service.settings import Retention
 
 
@@ -206,7 +205,7 @@ def test_a_learner_under_which_records_are_taken_out_begins_again(
 CHILD = """
 import sys, time
 from pathlib import Path
-from perturank.service import snapshots
+from perturank.service.log import snapshots
 from perturank.service.learner import retention
 from perturank.service.log.sqlite import SqliteLog
 
@@ -303,9 +302,9 @@ def test_a_version_that_is_gone_back_to_can_still_be_rebuilt(log: Log) -> None:
     assert found is not None
     assert found.version == 3
     with log.transaction() as transaction, pytest.raises(NotKnown, match="version 1 of model 'm' lies before its base"):
-        changing.roll_back(log, transaction, "m", 1)
+        changes.roll_back(log, transaction, "m", 1)
     with log.transaction() as transaction:
-        changing.roll_back(log, transaction, "m", 3)
+        changes.roll_back(log, transaction, "m", 3)
     assert snapshots.digest(rebuild_version(log, "m", 3), whole=True) == first
     learner.step()
     assert rebuild(log, "m").differs is None
@@ -403,7 +402,7 @@ def test_a_deleted_model_leaves_nothing_but_its_changes(log: Log) -> None:
     created(log)
     learned(log, spec(), 2)
     with log.transaction() as transaction:
-        changing.delete(transaction, "m")
+        changes.delete(transaction, "m")
     found = compacted(log, NOTHING)
     assert found is not None
     assert [type(record.entry) for record in log.read()] == [Changed, Snapshot, Deleted, Compacted]
@@ -521,7 +520,7 @@ def test_the_learner_deletes_what_a_deleted_model_has_left(either: Log) -> None:
     lived(either, spec(), 3)
     learner.step()
     with either.transaction() as transaction:
-        changing.delete(transaction, "m")
+        changes.delete(transaction, "m")
     for _ in range(10):
         learner.step()
     assert learner.is_tidy
@@ -539,8 +538,8 @@ def test_a_source_that_is_erased_from_a_deleted_model_does_not_keep_the_rest(eit
     learner = Learner(either, Retention(impressions=0))
     lived(either, spec(), 3)
     with either.transaction() as transaction:
-        changing.delete(transaction, "m")
-        changing.erase(transaction, "m", b"s" * 16)
+        changes.delete(transaction, "m")
+        changes.erase(transaction, "m", b"s" * 16)
     for _ in range(10):
         learner.step()
     assert learner.is_tidy

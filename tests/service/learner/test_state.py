@@ -4,9 +4,9 @@ import tracemalloc
 
 from service_small import impression
 
-from perturank.service.entries import Closed, Entry, Feedback, Impression, Record
 from perturank.service.learner.state import Completed, Tracker
-from perturank.service.sealing import fresh
+from perturank.service.log.ids import fresh
+from perturank.service.log.records import Closed, Entry, Feedback, Impression, Record
 
 
 def fed(*entries: tuple[str, Entry]) -> list[list[Completed]]:

@@ -8,13 +8,12 @@ import msgspec
 import pytest
 from service_small import clicked, created, impression, learned, lived, shown, spec
 
-from perturank.service import snapshots
-from perturank.service.entries import Batch, Feedback, Record
 from perturank.service.learner import retention, verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.verify import faults
-from perturank.service.log import Log
-from perturank.service.sealing import fresh
+from perturank.service.log import Log, snapshots
+from perturank.service.log.ids import fresh
+from perturank.service.log.records import Batch, Feedback, Record
 from perturank.service.settings import Retention
 
 

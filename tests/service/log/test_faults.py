@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from service_small import created, impression, lived, shown, spec
 
 from perturank.errors import BadInput
-from perturank.service import snapshots
-from perturank.service.entries import Snapshot
 from perturank.service.learner.checkpoint import load
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild, recall_from
 from perturank.service.learner.verify import faults
+from perturank.service.log import snapshots
 from perturank.service.log.group_commit import Committer
+from perturank.service.log.ids import fresh
+from perturank.service.log.records import Snapshot
+from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
 from perturank.service.log.sqlite import WAL_BYTES, SqliteLog
-from perturank.service.refusals import LogFull
-from perturank.service.sealing import fresh
 
 
 def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_is_room(small_disk: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_
 def test_a_process_killed_at_any_moment_of_a_checkpoint_loses_nothing_that_was_committed(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib\n"
-        "from perturank.service.entries import Pinned\n"
+        "from perturank.service.log.records import Pinned\n"
         "from perturank.service.log.sqlite import SqliteLog\n"
         "log = SqliteLog(pathlib.Path(sys.argv[1]))\n"
         "while True:\n"

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from service_small import created, impression, shown
 
-from perturank.service.entries import Feedback
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows, give_feedback, through
-from perturank.service.refusals import Contradiction, Refused
-from perturank.service.sealing import fresh
+from perturank.service.log.ids import fresh
+from perturank.service.log.records import Feedback
+from perturank.service.log.refusals import Contradiction, Refused
 
 
 def give(log: Log, name: bytes, clicks: str = "", final: bool = False) -> str:

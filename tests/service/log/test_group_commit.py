@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import pytest
 from service_small import IDS, shown
 
-from perturank.service.entries import Closed
 from perturank.service.log import Log, Transaction
 from perturank.service.log.feedback import give_feedback
 from perturank.service.log.group_commit import Committer
-from perturank.service.refusals import LogFull, NotReady, Refused
+from perturank.service.log.records import Closed
+from perturank.service.log.refusals import LogFull, NotReady, Refused
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import time
 import pytest
 from service_small import created, impression, shown, spec
 
-from perturank.service.entries import Changed, Closed, Entry, Feedback, Pinned
 from perturank.service.log import Log
+from perturank.service.log.records import Changed, Closed, Entry, Feedback, Pinned
 
 
 def test_what_is_appended_is_read_back_in_order(log: Log) -> None:

@@ -14,14 +14,14 @@ from database import Database
 from service_small import created, lived, shown, spec
 
 from perturank.errors import BadInput
-from perturank.service.entries import Pinned, Snapshot
 from perturank.service.learner.lead import EPOCH, Superseded
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.log import open_log, postgres
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.postgres import PostgresLog, reason
-from perturank.service.refusals import NotReady
+from perturank.service.log.records import Pinned, Snapshot
+from perturank.service.log.refusals import NotReady
 
 
 def test_positions_follow_the_order_of_commits(database: Database) -> None:

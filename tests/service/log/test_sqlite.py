@@ -15,10 +15,10 @@ import pytest
 from service_small import impression
 
 from perturank.errors import BadInput
-from perturank.service.entries import Closed, Impression, Pinned
 from perturank.service.log import open_log
+from perturank.service.log.records import Closed, Impression, Pinned
+from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.log.sqlite import PAGES_AT_ONCE, SqliteLog
-from perturank.service.refusals import LogFull, NotReady
 
 
 def test_two_processes_write_one_order(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_two_processes_write_one_order(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib\n"
         "from perturank.service.log.sqlite import SqliteLog\n"
-        "from perturank.service.entries import Pinned\n"
+        "from perturank.service.log.records import Pinned\n"
         "log = SqliteLog(pathlib.Path(sys.argv[1]))\n"
         "for i in range(60):\n"
         "    with log.transaction() as t: t.append(sys.argv[2], Pinned(i))\n"

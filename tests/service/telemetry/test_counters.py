@@ -9,8 +9,8 @@ from service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows
+from perturank.service.log.ids import fresh
 from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, Progress
-from perturank.service.sealing import fresh
 from perturank.service.telemetry.counters import record_feedback
 from perturank.service.telemetry.overview import Lags
 

@@ -6,8 +6,8 @@ from service_small import request
 
 from perturank.service.http.app import Parts
 from perturank.service.log import Log
-from perturank.service.refusals import NotKnown
-from perturank.service.service import Service
+from perturank.service.log.refusals import NotKnown
+from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry.recent import MOST, MOST_BYTES, Recent
 

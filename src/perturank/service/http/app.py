@@ -25,8 +25,8 @@ from perturank.service.http.rank import Lists
 from perturank.service.http.request import Endpoint, Gate
 from perturank.service.http.routes import ROUTES
 from perturank.service.http.routes import Route as Row
-from perturank.service.sampler import Sampler
-from perturank.service.service import Service
+from perturank.service.serving.sampler import Sampler
+from perturank.service.serving.service import Service
 from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.service.telemetry.recent import Recent

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perturank.errors import BadInput, unknown
-from perturank.service.refusals import Forbidden, TooMany, Unauthorised
+from perturank.service.log.refusals import Forbidden, TooMany, Unauthorised
 from perturank.service.settings import is_loopback
 from perturank.service.telemetry.logger import logger
 

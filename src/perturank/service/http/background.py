@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import anyio.to_thread
 
-from perturank.service.hosting import Program, program
 from perturank.service.http.health import SAMPLING, Health
-from perturank.service.sampler import Sampler
-from perturank.service.service import Service
+from perturank.service.serving.models import Program, program
+from perturank.service.serving.sampler import Sampler
+from perturank.service.serving.service import Service
 
 SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them

@@ -14,8 +14,8 @@ from starlette.responses import Response, StreamingResponse
 
 from perturank.service.http.decoding import respond
 from perturank.service.http.models import hosted
-from perturank.service.refusals import Refused, TooMany
-from perturank.service.service import Service
+from perturank.service.log.refusals import Refused, TooMany
+from perturank.service.serving.service import Service
 from perturank.service.telemetry.overview import SPANS, Overview
 from perturank.service.telemetry.recent import Asked, Recent
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perturank.service.refusals import Refused, TooLarge, TooSlow
+from perturank.service.log.refusals import Refused, TooLarge, TooSlow
 from perturank.service.settings import ServeSettings
 
 T = TypeVar("T")

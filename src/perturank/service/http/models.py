@@ -10,11 +10,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perturank.service import snapshots, versions
-from perturank.service.hosting import Hosted
 from perturank.service.http.decoding import FILE, decode, read_body, respond
-from perturank.service.refusals import Refused
-from perturank.service.service import Service
+from perturank.service.log import snapshots, versions
+from perturank.service.log.refusals import Refused
+from perturank.service.serving.models import Hosted
+from perturank.service.serving.service import Service
 from perturank.service.telemetry.recent import Recent
 from perturank.wire import answers
 from perturank.wire.requests import Erase, Pin

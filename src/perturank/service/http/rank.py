@@ -15,17 +15,17 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perturank.service.entries import Impression, Record
-from perturank.service.explaining import drawn, explained, explored
-from perturank.service.hosting import Hosted
 from perturank.service.http.decoding import decode, decoded, is_binary, offload, read_body, respond
+from perturank.service.http.documents import check_width, of_bytes, of_documents
 from perturank.service.http.models import hosted
-from perturank.service.listing import listed, padded_length
-from perturank.service.packing import unpacked
-from perturank.service.reading import check_width, of_bytes, of_documents
-from perturank.service.refusals import Forbidden, NotKnown, Refused, TooLarge
-from perturank.service.service import Service, Shown
-from perturank.service.spec import Spec
+from perturank.service.log.packing import unpacked
+from perturank.service.log.records import Impression, Record
+from perturank.service.log.refusals import Forbidden, NotKnown, Refused, TooLarge
+from perturank.service.log.spec import Spec
+from perturank.service.serving.explain import drawn, explained, explored
+from perturank.service.serving.models import Hosted
+from perturank.service.serving.sampling import listed, padded_length
+from perturank.service.serving.service import Service, Shown
 from perturank.service.telemetry.cost import probability
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.service.telemetry.recent import Recent

@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from perturank.errors import BadInput
 from perturank.service.http.auth import Keyring, Scope, check_local
-from perturank.service.refusals import Refused
+from perturank.service.log.refusals import Refused
 from perturank.service.telemetry.logger import logger, request_id
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Problem

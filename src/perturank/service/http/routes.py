@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from perturank.service import versions
 from perturank.service.http.auth import Scope
+from perturank.service.log import versions
 from perturank.service.telemetry.overview import SPANS
 from perturank.wire import answers, requests
 from perturank.wire.specification import SpecRequest

@@ -16,11 +16,10 @@ import numpy as np
 
 from perturank import storage
 from perturank.errors import BadInput
-from perturank.service import snapshots
-from perturank.service.entries import Changed, Compacted, Deleted
 from perturank.service.learner.state import Completed, Recall, State, Waiting
-from perturank.service.log import Log
-from perturank.service.spec import CAP_AMONG, Spec
+from perturank.service.log import Log, snapshots
+from perturank.service.log.records import Changed, Compacted, Deleted
+from perturank.service.log.spec import CAP_AMONG, Spec
 
 LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")

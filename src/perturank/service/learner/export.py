@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from perturank.service.entries import Batch, Compacted, Entry, Impression, Record
-from perturank.service.packing import unpacked
-from perturank.service.sealing import sealed
+from perturank.service.log.ids import sealed
+from perturank.service.log.packing import unpacked
+from perturank.service.log.records import Batch, Compacted, Entry, Impression, Record
 from perturank.service.telemetry.cost import probability
 
 

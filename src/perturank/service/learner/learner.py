@@ -10,17 +10,26 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from perturank.service import snapshots
-from perturank.service.changing import current, last_version
-from perturank.service.entries import Batch, Changed, Deleted, Erased, Imported, Pinned, Record, RolledBack, Snapshot
 from perturank.service.learner import checkpoint
 from perturank.service.learner.lead import Lead
+from perturank.service.learner.progress import Progress
 from perturank.service.learner.replay import recall_from
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import READ_AT_ONCE, Completed, State
-from perturank.service.log import Log, Transaction
-from perturank.service.progress import Progress
-from perturank.service.refusals import Missing
+from perturank.service.log import Log, Transaction, snapshots
+from perturank.service.log.changes import current, last_version
+from perturank.service.log.records import (
+    Batch,
+    Changed,
+    Deleted,
+    Erased,
+    Imported,
+    Pinned,
+    Record,
+    RolledBack,
+    Snapshot,
+)
+from perturank.service.log.refusals import Missing
 from perturank.service.settings import Retention
 
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again

@@ -15,7 +15,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.precompile import Precompiler
 from perturank.service.learner.update import AT_ONCE
 from perturank.service.log import Log
-from perturank.service.refusals import LogFull, NotReady
+from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.settings import Retention
 from perturank.service.telemetry.logger import logger, write_to_stderr
 

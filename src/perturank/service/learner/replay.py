@@ -9,13 +9,12 @@ from typing import TypeVar
 from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
-from perturank.service import snapshots, versions
-from perturank.service.entries import Impression, RolledBack, Snapshot
 from perturank.service.learner import checkpoint
 from perturank.service.learner.state import Recall, State
-from perturank.service.log import Log
-from perturank.service.refusals import Missing, NotKnown, NotReady
-from perturank.service.spec import Spec
+from perturank.service.log import Log, snapshots, versions
+from perturank.service.log.records import Impression, RolledBack, Snapshot
+from perturank.service.log.refusals import Missing, NotKnown, NotReady
+from perturank.service.log.spec import Spec
 
 T = TypeVar("T")
 TRIES = 5  # a base is laid seldom, and what is read the second time is shorter

@@ -14,8 +14,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from perturank.errors import BadInput
-from perturank.service import changing, snapshots, versions
-from perturank.service.entries import (
+from perturank.service.learner import checkpoint, replay
+from perturank.service.learner.lead import Lead
+from perturank.service.learner.state import State
+from perturank.service.log import Log, Transaction, changes, snapshots, versions
+from perturank.service.log.ids import source_seal
+from perturank.service.log.records import (
     Batch,
     Changed,
     Closed,
@@ -29,12 +33,7 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
-from perturank.service.learner import checkpoint, replay
-from perturank.service.learner.lead import Lead
-from perturank.service.learner.state import State
-from perturank.service.log import Log, Transaction
-from perturank.service.refusals import NotKnown
-from perturank.service.sealing import source_seal
+from perturank.service.log.refusals import NotKnown
 from perturank.service.settings import Retention
 
 REMOVED = "records removed"  # how many positions are empty: `log verify` counts them
@@ -152,7 +151,7 @@ def request_erasure(log: Log, source: str, model: str | None = None) -> dict[str
         raise NotKnown(f"the log knows no model {model!r}", "check its name")
     seal = source_seal(source, log.secret)
     with log.transaction() as transaction:
-        return {name: changing.erase(transaction, name, seal) for name in (names if model is None else [model])}
+        return {name: changes.erase(transaction, name, seal) for name in (names if model is None else [model])}
 
 
 def erase(log: Log, state: State, guard: Guard, retention: Retention | None = None) -> None:
@@ -353,7 +352,7 @@ class Housekeeper:
         content = checkpoint.pack(state)  # before others must wait
         with self._log.transaction() as transaction:
             self._guard(transaction)
-            if changing.current(transaction, model) is None:
+            if changes.current(transaction, model) is None:
                 return base  # deleted meanwhile, with all that was stored for it
             transaction.store(name, content)
         self._next[model] = Next.of(state)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from perturank.core import Ranker
-from perturank.service.entries import (
+from perturank.service.learner import update
+from perturank.service.log.ids import source_seal
+from perturank.service.log.records import (
     Batch,
     Changed,
     Closed,
@@ -27,10 +29,8 @@ from perturank.service.entries import (
     RolledBack,
     Snapshot,
 )
-from perturank.service.learner import update
-from perturank.service.refusals import Missing
-from perturank.service.sealing import source_seal
-from perturank.service.spec import CAP_AMONG, Spec
+from perturank.service.log.refusals import Missing
+from perturank.service.log.spec import CAP_AMONG, Spec
 from perturank.wire.specification import Mode
 
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned

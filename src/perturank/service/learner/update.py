@@ -29,9 +29,9 @@ from perturank.core import (
 )
 from perturank.errors import BadInput
 from perturank.parts import batches
-from perturank.service import snapshots
-from perturank.service.entries import Impression
-from perturank.service.packing import unpacked
+from perturank.service.log import snapshots
+from perturank.service.log.packing import unpacked
+from perturank.service.log.records import Impression
 from perturank.service.telemetry.logger import logger
 from perturank.wire.specification import MOST_IN_A_BATCH
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from perturank.errors import BadInput
-from perturank.service import snapshots
-from perturank.service.entries import Batch, Compacted, Feedback, Impression, Record, Snapshot
 from perturank.service.learner.retention import n_removed
-from perturank.service.log import Log
-from perturank.service.packing import unpacked
+from perturank.service.log import Log, snapshots
+from perturank.service.log.packing import unpacked
+from perturank.service.log.records import Batch, Compacted, Feedback, Impression, Record, Snapshot
 
 AT_ONCE = 500  # records in memory, and what else the log says of their impressions
 

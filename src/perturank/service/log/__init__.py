@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perturank.errors import BadInput
-from perturank.service.entries import Entry, Record
+from perturank.service.log.records import Entry, Record
 from perturank.service.log.sqlite import SQLITE, SqliteLog
 from perturank.service.log.sums import Sums, Tally
 from perturank.service.settings import without_password

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from perturank.service.entries import Closed, Compacted, Deleted, Effect, Erased, Feedback, Impression, Record
 from perturank.service.log import Transaction
-from perturank.service.refusals import Contradiction, Refused
-from perturank.service.sealing import made_at
+from perturank.service.log.ids import made_at
+from perturank.service.log.records import Closed, Compacted, Deleted, Effect, Erased, Feedback, Impression, Record
+from perturank.service.log.refusals import Contradiction, Refused
 
 Status = Literal["recorded", "known", "early", "late"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from perturank.errors import BadInput
 from perturank.service.log import Log, Transaction
-from perturank.service.refusals import LogFull, NotReady
+from perturank.service.log.refusals import LogFull, NotReady
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256

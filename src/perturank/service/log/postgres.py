@@ -21,9 +21,9 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
+from perturank.service.log.ids import SECRET_BYTES
+from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.log.sql import SqlLog
-from perturank.service.refusals import LogFull, NotReady
-from perturank.service.sealing import SECRET_BYTES
 from perturank.service.settings import without_password
 
 logger = logging.getLogger("perturank.service")

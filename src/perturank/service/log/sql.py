@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from perturank.service.entries import FREQUENT, KINDS, REGULAR, Entry, Record, decoded, encoded
 from perturank.service.log import sums
+from perturank.service.log.records import FREQUENT, KINDS, REGULAR, Entry, Record, decoded, encoded
 
 PAGE = 500  # records read at once
 COLUMNS = "position, at, model, impression, body"

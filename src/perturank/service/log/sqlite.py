@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from perturank.errors import BadInput
+from perturank.service.log.ids import SECRET_BYTES
+from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.log.sql import SqlLog
-from perturank.service.refusals import LogFull, NotReady
-from perturank.service.sealing import SECRET_BYTES
 
 FORMAT = 1
 SECONDS_TO_WAIT = 30.0  # for another process that writes

@@ -18,7 +18,7 @@ import math
 import struct
 from collections.abc import Collection, Mapping, Sequence
 
-from perturank.service.entries import Impression
+from perturank.service.log.records import Impression
 from perturank.service.log.sums import Amounts
 
 LISTS, SHOWN, BEST, SQUARES = "priced lists", "reciprocal rank shown", "reciprocal rank best", "squared cost"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perturank.service.entries import Feedback, Impression
 from perturank.service.log import Transaction
 from perturank.service.log.feedback import Status, give_feedback
+from perturank.service.log.records import Feedback, Impression
 from perturank.service.log.sums import LAG, LAGS, LARGEST, Amounts
 from perturank.service.telemetry import cost
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perturank.__about__ import __version__
+from perturank.service.log.refusals import Refused
 from perturank.service.log.sums import HOUR, MINUTE, PROGRESS, TOTAL, Amounts, Progress, Sums, by_hour
-from perturank.service.refusals import Refused
 from perturank.service.telemetry import counters
 from perturank.service.telemetry.alarms import alarms
 from perturank.service.telemetry.traffic import Traffic
 
 if TYPE_CHECKING:
-    from perturank.service.hosting import Hosted
-    from perturank.service.service import Service
+    from perturank.service.serving.models import Hosted
+    from perturank.service.serving.service import Service
 
 SECONDS_KEPT = 0.9  # however many look, it is read once a second
 MINUTES_TOLD = 3  # of each model; `history` has those before them

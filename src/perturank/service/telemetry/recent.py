@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perturank.service.refusals import NotKnown
+from perturank.service.log.refusals import NotKnown
 
 MOST = 25  # of one model
 MOST_BYTES = 4_000_000  # of one model's features

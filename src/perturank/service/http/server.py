@@ -20,7 +20,7 @@ from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.http.app import Added, application
 from perturank.service.log import open_log
-from perturank.service.service import DEFAULT, Service
+from perturank.service.serving.service import DEFAULT, Service
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry.logger import logger, write_to_stderr
 

@@ -11,21 +11,21 @@ import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
-from perturank.service import changing, listing, snapshots
 from perturank.service.children import VersionFiles
-from perturank.service.entries import Changed, Impression, Record
-from perturank.service.hosting import Host, Hosted
-from perturank.service.log import Log, Transaction
+from perturank.service.log import Log, Transaction, changes, snapshots
 from perturank.service.log.feedback import Status, close_windows
 from perturank.service.log.group_commit import Committer
-from perturank.service.packing import packed
-from perturank.service.refusals import NotKnown, Refused
-from perturank.service.sealing import fresh, opened, sealed, source_seal
+from perturank.service.log.ids import fresh, opened, sealed, source_seal
+from perturank.service.log.packing import packed
+from perturank.service.log.records import Changed, Impression, Record
+from perturank.service.log.refusals import NotKnown, Refused
+from perturank.service.log.spec import checked_spec
+from perturank.service.serving import sampling
+from perturank.service.serving.models import Host, Hosted
+from perturank.service.serving.windows import Windows
 from perturank.service.settings import ServeSettings
-from perturank.service.spec import checked_spec
 from perturank.service.telemetry import counters
 from perturank.service.telemetry.cost import probability
-from perturank.service.windows import Windows
 from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
@@ -105,7 +105,7 @@ class Service:
     ) -> Future[Shown]:
         """Return the list to show, once its impression is durable; the number of a draw stands for its chance."""
         top = held.spec.places if top is None else top
-        drawn = listing.listed(held.flat, held.spec, features, prior, top, draw=draw)
+        drawn = sampling.listed(held.flat, held.spec, features, prior, top, draw=draw)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
         certain = drawn.certain if mode == "learn" else [True] * len(rows)
         log_propensity = drawn.log_propensity if mode == "learn" else 0.0
@@ -126,7 +126,7 @@ class Service:
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> Shown:
-            changing.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
+            changes.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
             # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
             transaction.tally.add(held.name, counters.list_amounts(entry, certain))
@@ -144,7 +144,7 @@ class Service:
         name = opened(impression, model, self.log.secret)
 
         def write(transaction: Transaction) -> Status:
-            changing.must_exist(transaction, model)
+            changes.must_exist(transaction, model)
             return counters.record_feedback(transaction, model, name, clicks, final)
 
         return self.committer.submit(write, name)
@@ -176,38 +176,38 @@ class Service:
         start = checked.start()  # before it is in the log: what cannot be made must not get there
         if checked.is_limited and not isinstance(start, KeepsLimits):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
-        self.host.prepare(model, checked, {listing.padded_length(n, checked.places) for n in in_use})
+        self.host.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
-            lambda transaction: changing.put(transaction, model, checked, only_new=only_new)
+            lambda transaction: changes.put(transaction, model, checked, only_new=only_new)
         ).result()
         self.refresh()
         return anew
 
     def delete(self, model: str) -> None:
         """Delete a model with everything that was stored for it."""
-        self.committer.submit(lambda transaction: changing.delete(transaction, model)).result()
+        self.committer.submit(lambda transaction: changes.delete(transaction, model)).result()
         self.refresh()
 
     def pin(self, model: str, version: int | None) -> None:
         """Serve a version whatever is learned; None: the newest again."""
-        self.committer.submit(lambda transaction: changing.pin(self.log, transaction, model, version)).result()
+        self.committer.submit(lambda transaction: changes.pin(self.log, transaction, model, version)).result()
         self.refresh()
 
     def roll_back(self, model: str, version: int) -> None:
         """Let learning go on from an earlier version."""
-        self.committer.submit(lambda transaction: changing.roll_back(self.log, transaction, model, version)).result()
+        self.committer.submit(lambda transaction: changes.roll_back(self.log, transaction, model, version)).result()
 
     def bring(self, model: str, content: bytes) -> None:
         """Let learning go on from a ranker that was saved elsewhere."""
         self.refresh()  # another process may have changed the model a moment ago
-        ranker = changing.brought(model, self.host.get(model).spec, content)
-        self.committer.submit(lambda transaction: changing.bring(transaction, model, ranker)).result()
+        ranker = changes.brought(model, self.host.get(model).spec, content)
+        self.committer.submit(lambda transaction: changes.bring(transaction, model, ranker)).result()
 
     def erase(self, model: str, source: str) -> int:
         """Let everything of a source be taken out of the log; return the position of the wish."""
         self.host.get(model)
         seal = source_seal(source, self.log.secret)
-        wish = self.committer.submit(lambda transaction: changing.erase(transaction, model, seal)).result()
+        wish = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
         self.refresh()
         return wish
 

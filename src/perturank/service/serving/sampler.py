@@ -5,9 +5,8 @@ from __future__ import annotations
 import equinox as eqx
 
 from perturank.core import Array, CertainOrders, Query
-from perturank.service import changing
-from perturank.service.log import Transaction
-from perturank.service.service import Service
+from perturank.service.log import Transaction, changes
+from perturank.service.serving.service import Service
 from perturank.service.telemetry.counters import SAMPLED, UNCERTAIN
 from perturank.service.telemetry.logger import logger
 from perturank.service.telemetry.recent import Recent
@@ -46,7 +45,7 @@ class Sampler:
 
     def _add(self, model: str, share: float) -> None:
         def write(transaction: Transaction) -> None:
-            changing.must_exist(transaction, model)
+            changes.must_exist(transaction, model)
             transaction.tally.add(model, {SAMPLED: 1, UNCERTAIN: share})
 
         self._service.committer.submit(write)

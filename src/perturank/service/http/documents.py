@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from perturank.service.refusals import Refused, TooLarge
-from perturank.service.spec import Spec
+from perturank.service.log.refusals import Refused, TooLarge
+from perturank.service.log.spec import Spec
 from perturank.wire.requests import Document
 from perturank.wire.specification import Feature
 

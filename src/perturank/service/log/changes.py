@@ -11,11 +11,10 @@ from perturank.catalogue import rankers
 from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.parts import soundness
-from perturank.service import snapshots, versions
-from perturank.service.entries import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
-from perturank.service.log import Log, Transaction
-from perturank.service.refusals import NotKnown, NotReady, Refused
-from perturank.service.spec import Spec
+from perturank.service.log import Log, Transaction, snapshots, versions
+from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
+from perturank.service.log.refusals import NotKnown, NotReady, Refused
+from perturank.service.log.spec import Spec
 
 
 def current(transaction: Transaction, model: str) -> tuple[Spec, int] | None:

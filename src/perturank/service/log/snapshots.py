@@ -11,7 +11,7 @@ import numpy as np
 from perturank import storage
 from perturank.core import Ranker, Remembers
 from perturank.service.log import Log
-from perturank.service.spec import Spec
+from perturank.service.log.spec import Spec
 
 KEPT = 20  # newest versions, all of which stay stored
 SHARE = 8  # of older ones two neighbours are this share of their age apart, counted in versions

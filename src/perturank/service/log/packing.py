@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from perturank.service.refusals import Refused
+from perturank.service.log.refusals import Refused
 
 LEVEL = 1  # more takes three times as long for a few percent
 

@@ -7,9 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from perturank.service.entries import Closed, Feedback, Record
 from perturank.service.learner.state import State
 from perturank.service.log import Transaction
+from perturank.service.log.records import Closed, Feedback, Record
 from perturank.service.telemetry.counters import LEARNED, UPDATE_SECONDS, UPDATES
 
 

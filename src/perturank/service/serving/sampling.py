@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, streams
-from perturank.service.spec import Spec
+from perturank.service.log.spec import Spec
 from perturank.service.telemetry import cost
 from perturank.wire.specification import Exploration
 

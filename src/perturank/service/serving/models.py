@@ -11,14 +11,13 @@ import numpy as np
 
 from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
-from perturank.service import snapshots, versions
-from perturank.service.entries import Changed, Deleted, Erased, Pinned, Record, Snapshot
-from perturank.service.listing import Flat, listed, padded_length
-from perturank.service.log import Log
-from perturank.service.refusals import NotKnown
-from perturank.service.spec import Spec
+from perturank.service.log import Log, snapshots, versions
+from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Record, Snapshot
+from perturank.service.log.refusals import NotKnown
+from perturank.service.log.spec import Spec
+from perturank.service.log.versions import Published
+from perturank.service.serving.sampling import Flat, listed, padded_length
 from perturank.service.telemetry.logger import logger
-from perturank.service.versions import Published
 
 Program = tuple[str, int, bool, int]
 

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
-from perturank.service.entries import Snapshot
 from perturank.service.log import Log
+from perturank.service.log.records import Snapshot
 
 LISTED = range(1, 1001)  # how many may be asked for at once
 NUMBERS = range(1, 2**53)  # of versions, as JSON can say them

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 
-from perturank.service.refusals import NotKnown
+from perturank.service.log.refusals import NotKnown
 
 N_POSITION, N_CHANCE, N_SEAL = 5, 7, 8
 N_SOURCE = 16

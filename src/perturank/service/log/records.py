@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from perturank.service.spec import Spec
+from perturank.service.log.spec import Spec
 from perturank.wire.specification import Mode
 
 Effect = Literal["counted", "early", "late"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from perturank.core import Array, CertainOrders, Ensemble, Limits, Query, Ranker
 from perturank.parts import ordering
-from perturank.service.entries import Impression
-from perturank.service.listing import ANYWHERE, Listed
+from perturank.service.log.records import Impression
+from perturank.service.serving.sampling import ANYWHERE, Listed
 from perturank.wire.specification import Exploration
 
 MOST_IN_GRAPH = 60  # documents, the best first: more would not be looked at

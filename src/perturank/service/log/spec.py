@@ -15,7 +15,7 @@ from perturank.core import START, Ranker, streams
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 from perturank.parts.history_ranker import MemorySettings
-from perturank.service.refusals import Refused
+from perturank.service.log.refusals import Refused
 from perturank.wire import specification
 from perturank.wire.specification import DEFAULT_RANKER, Exploration, Feature, Fields, SpecRequest
 

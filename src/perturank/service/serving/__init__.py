@@ -1,0 +1,1 @@
+"""Serving: the models in memory, drawing lists, explaining them; no HTTP, no learning."""
