@@ -19,12 +19,11 @@ from perturank.service.log.ids import fresh
 from perturank.service.log.records import Changed, Impression
 from perturank.service.log.spec import checked_spec
 from perturank.service.log.sqlite import SqliteLog
+from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry import counters
-from perturank.service.telemetry.overview import Overview
-from perturank.service.telemetry.prometheus import Metrics
-from perturank.service.telemetry.traffic import Traffic
+from perturank.service.telemetry.prometheus import Metrics, Traffic
 from perturank.wire.specification import SpecRequest
 
 LENGTHS = (1_000, 100_000, 1_000_000)
@@ -76,7 +75,7 @@ def measured(folder: Path, n: int) -> str:
         overview.read,
         lambda: overview.history("m", "minutes"),
         lambda: overview.history("m", "hours"),
-        lambda: metrics.page(overview),
+        lambda: overview.prometheus(metrics),
     )
     times = [f"{1000 * median_of(ask):.2f}" for ask in questions]
     rows = len(log.sums((0, 60, 3600)))

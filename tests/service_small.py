@@ -13,8 +13,7 @@ from perturank.service.learner.replay import rebuild
 from perturank.service.log import Log, snapshots
 from perturank.service.log.feedback import give_feedback
 from perturank.service.log.ids import fresh
-from perturank.service.log.packing import packed
-from perturank.service.log.records import Changed, Entry, Impression, Snapshot
+from perturank.service.log.records import Changed, Entry, Impression, Snapshot, packed
 from perturank.service.log.spec import Spec, checked_spec
 from perturank.service.settings import Retention
 from perturank.wire.specification import SpecRequest

@@ -13,7 +13,7 @@ import pytest
 from clicking import DOCUMENTS, User, exported
 from serving import SPEC, Serving, all_ended, run
 
-from perturank.service.http.health import DAMAGED
+from perturank.service.http.background import DAMAGED
 from perturank.service.log.snapshots import version_name
 
 

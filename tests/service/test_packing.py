@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from perturank.service.log.packing import packed, unpacked
+from perturank.service.log.records import packed, unpacked
 from perturank.service.log.refusals import Refused
 
 ANY = arrays(np.uint32, array_shapes(min_dims=2, max_dims=2, max_side=20), elements=st.integers(0, 2**32 - 1))

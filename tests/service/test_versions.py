@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from service_small import created, shown, spec
 
-from perturank.service.log import Log, snapshots, versions
+from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Batch, Pinned, Snapshot
 from perturank.service.serving.models import Host, Hosted
 
@@ -27,13 +27,13 @@ def test_a_version_is_found_by_its_number(either: Log) -> None:
     publish(either, *range(1, 30), *range(35, 40))
     shown(either)
     for number in (1, 2, 17, 29, 35, 39):
-        found = versions.found(either, "m", number)
+        found = snapshots.found(either, "m", number)
         assert found is not None
         assert (found.snapshot.version, found.snapshot.generation) == (number, 1)
         assert either.at([found.position])[0].entry == found.snapshot
     for number in (-1, 0, 30, 34, 40, 10**15):
-        assert versions.found(either, "m", number) is None
-    assert versions.found(either, "none", 1) is None
+        assert snapshots.found(either, "m", number) is None
+    assert snapshots.found(either, "none", 1) is None
 
 
 def test_versions_are_listed_page_by_page_and_none_of_an_earlier_generation(either: Log) -> None:
@@ -42,7 +42,7 @@ def test_versions_are_listed_page_by_page_and_none_of_an_earlier_generation(eith
     publish(either, *range(4, 12), generation=5)
 
     def listed(n: int, before: int | None = None) -> list[int]:
-        return [each.snapshot.version for each in versions.listed(either, "m", 5, n, before)]
+        return [each.snapshot.version for each in snapshots.listed(either, "m", 5, n, before)]
 
     assert listed(3) == [11, 10, 9]
     assert listed(3, 9) == [8, 7, 6]

@@ -10,8 +10,7 @@ from perturank.service.log.feedback import close_windows
 from perturank.service.log.records import Closed, Entry
 from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
-from perturank.service.serving.service import Service
-from perturank.service.serving.windows import GRAIN, Windows
+from perturank.service.serving.service import GRAIN, Service, Windows
 from perturank.service.settings import ServeSettings
 
 

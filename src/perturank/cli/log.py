@@ -24,8 +24,8 @@ def export(
     features: Annotated[bool, typer.Option("--features", help="With the shown documents' features.")] = False,
 ) -> None:
     """Print every record in order."""
-    from perturank.service.learner import export as log_export
     from perturank.service.log import open_log
+    from perturank.service.log import records as log_export
 
     opened = open_log(log)
     try:
@@ -119,9 +119,9 @@ def show(
     log: LogUrl = DEFAULT_LOG, n: Annotated[int, typer.Option(help="The last so many records.", min=1)] = 20
 ) -> None:
     """Print the last records and how many there are of each kind."""
-    from perturank.service.learner import export as log_export
     from perturank.service.learner import retention
     from perturank.service.log import open_log
+    from perturank.service.log import records as log_export
 
     opened = open_log(log)
     try:

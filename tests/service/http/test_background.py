@@ -11,14 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from perturank.service.http.app import application
-from perturank.service.http.background import background_tasks
-from perturank.service.http.health import Health
+from perturank.service.http.background import Health, Sampler, background_tasks
 from perturank.service.serving.models import Host, Hosted
-from perturank.service.serving.sampler import Sampler
+from perturank.service.serving.overview import Overview, Recent
 from perturank.service.serving.service import Service
-from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.prometheus import Metrics
-from perturank.service.telemetry.recent import Recent
 from perturank.wire.specification import SpecRequest
 
 SECONDS = 60.0

@@ -18,6 +18,7 @@ from service_small import N_FEATURES, PLACES, created, learned, rows, spec
 from service_small import lived as shown_and_clicked
 from starlette.testclient import TestClient
 
+from perturank.service.http.background import Sampler
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.state import State
 from perturank.service.log import Log, changes
@@ -26,14 +27,11 @@ from perturank.service.log.records import Changed, Feedback, Impression
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.log.sums import MINUTE, TOTAL
-from perturank.service.serving.sampler import Sampler
+from perturank.service.serving.overview import Overview, Recent
 from perturank.service.serving.service import Service
 from perturank.service.telemetry import cost
 from perturank.service.telemetry.counters import LEARNED
-from perturank.service.telemetry.overview import Overview
-from perturank.service.telemetry.prometheus import Metrics
-from perturank.service.telemetry.recent import Recent
-from perturank.service.telemetry.traffic import Traffic
+from perturank.service.telemetry.prometheus import Metrics, Traffic
 
 MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
 
@@ -229,7 +227,7 @@ def test_what_is_asked_walks_through_no_entries_of_the_log(
     monkeypatch.setattr(log, "execute", noted)
     overview.now()
     overview.history("m", "minutes")
-    Metrics().page(overview)
+    overview.prometheus(Metrics())
     assert any("FROM counters" in query for query, _ in asked)
     with log.borrow() as connection:
         plans = [

@@ -23,9 +23,9 @@ from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
 from perturank.service.log.ids import fresh, sealed
 from perturank.service.log.records import Impression
+from perturank.service.serving.overview import Recent
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
-from perturank.service.telemetry.recent import Recent
 from perturank.wire.answers import Explained
 
 SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}

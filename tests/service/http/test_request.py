@@ -10,13 +10,13 @@ from starlette.testclient import TestClient
 
 from perturank.service.http.app import application
 from perturank.service.http.auth import add_key
-from perturank.service.http.health import Health
+from perturank.service.http.background import Health
 from perturank.service.http.openapi import document
 from perturank.service.http.routes import ROUTES
 from perturank.service.log.sqlite import SqliteLog
+from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.prometheus import Metrics
 
 SPEC = {"n_features": 2, "ranker": "random"}

@@ -5,7 +5,6 @@ import json
 import pytest
 from service_small import clicked, created, impression, shown, spec
 
-from perturank.service.learner.export import as_json
 from perturank.service.learner.learner import Learner
 from perturank.service.log import Log
 from perturank.service.log.ids import sealed
@@ -24,6 +23,7 @@ from perturank.service.log.records import (
     Record,
     RolledBack,
     Snapshot,
+    as_json,
 )
 
 OF_EACH_KIND: list[Entry] = [

@@ -10,7 +10,7 @@ from service_small import created, lived, spec
 
 from perturank.service.learner import update
 from perturank.service.learner.learner import Learner
-from perturank.service.learner.precompile import Precompiler
+from perturank.service.learner.process import Precompiler
 from perturank.service.log import Log
 
 SECONDS = 60.0

@@ -11,10 +11,9 @@ from service_small import N_FEATURES, PLACES, impression, rows, spec
 from perturank.core import Query
 from perturank.service.learner import update
 from perturank.service.learner.learner import Learner
-from perturank.service.learner.precompile import Precompiler
+from perturank.service.learner.process import Precompiler
 from perturank.service.log import Log
-from perturank.service.log.packing import packed
-from perturank.service.log.records import Changed
+from perturank.service.log.records import Changed, packed
 
 MANY = [update.Clicked(i, impression(i), frozenset("b")) for i in range(5)]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perturank.service.telemetry.alarms import alarms
+from perturank.service.serving.overview import alarms
 
 WELL: dict[str, Any] = {
     "is_led": True,

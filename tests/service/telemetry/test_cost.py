@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from oracles import exploration as oracle
 from service_small import impression
 
-from perturank.service.log.records import Impression
+from perturank.service.log.records import Impression, log_probability, probability
 from perturank.service.log.sums import Amounts, merge
 from perturank.service.telemetry import cost
-from perturank.service.telemetry.cost import log_probability, probability
 
 DOCUMENTS = ["a", "b", "c", "d"]
 

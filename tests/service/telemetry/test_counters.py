@@ -11,8 +11,8 @@ from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows
 from perturank.service.log.ids import fresh
 from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, Progress
+from perturank.service.serving.overview import Lags
 from perturank.service.telemetry.counters import record_feedback
-from perturank.service.telemetry.overview import Lags
 
 DAY = 86_400_000
 

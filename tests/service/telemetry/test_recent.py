@@ -7,9 +7,9 @@ from service_small import request
 from perturank.service.http.app import Parts
 from perturank.service.log import Log
 from perturank.service.log.refusals import NotKnown
+from perturank.service.serving.overview import MOST, MOST_BYTES, Recent
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.telemetry.recent import MOST, MOST_BYTES, Recent
 
 
 def note(recent: Recent, query: str, rows: int = 2, model: str = "m") -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perturank.service.telemetry.traffic import SECONDS_KEPT, Traffic
+from perturank.service.telemetry.prometheus import SECONDS_KEPT, Traffic
 
 RANK, FEEDBACK = "/v1/models/{model}/rank", "/v1/models/{model}/feedback"
 

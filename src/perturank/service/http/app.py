@@ -15,21 +15,18 @@ from starlette.routing import Route
 
 from perturank import pages
 from perturank.service.http.auth import Keyring
-from perturank.service.http.background import background_tasks
+from perturank.service.http.background import Health, Sampler, background_tasks
 from perturank.service.http.dashboard import Dashboard
 from perturank.service.http.docs_page import PAGE_POLICY, page
-from perturank.service.http.health import Health
 from perturank.service.http.models import Models
 from perturank.service.http.openapi import document
 from perturank.service.http.rank import Lists
 from perturank.service.http.request import Endpoint, Gate
 from perturank.service.http.routes import ROUTES
 from perturank.service.http.routes import Route as Row
-from perturank.service.serving.sampler import Sampler
+from perturank.service.serving.overview import Overview, Recent
 from perturank.service.serving.service import Service
-from perturank.service.telemetry.overview import Overview
 from perturank.service.telemetry.prometheus import Metrics
-from perturank.service.telemetry.recent import Recent
 
 
 class Added(NamedTuple):

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Literal
 
 import anyio
 import anyio.to_thread
+import equinox as eqx
+from starlette.requests import Request
+from starlette.responses import Response
 
-from perturank.service.http.health import SAMPLING, Health
+from perturank.core import Array, CertainOrders, Query
+from perturank.service.http.decoding import respond
+from perturank.service.log import Transaction, changes
 from perturank.service.serving.models import Program, program
-from perturank.service.serving.sampler import Sampler
+from perturank.service.serving.overview import Overview, Recent
 from perturank.service.serving.service import Service
+from perturank.service.telemetry.counters import SAMPLED, UNCERTAIN
+from perturank.service.telemetry.logger import logger
+from perturank.service.telemetry.prometheus import Metrics
+from perturank.wire.answers import Alive, Readiness
 
 SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
@@ -93,3 +103,111 @@ async def _compile(service: Service, health: Health) -> None:
         except Exception as error:  # whatever it is, other models must not wait for this one
             health.fails(COMPILING, error)
             failed.add(program(*todo))
+
+
+MOST_DOCUMENTS = 128  # pairs are many: of a longer query these come first
+
+
+@eqx.filter_jit
+def _uncertain(ranker: CertainOrders, query: Query) -> Array:
+    return ranker.uncertain(query)
+
+
+class Sampler:
+    """Looks at each model's newest query and adds what it finds to the sums."""
+
+    def __init__(self, service: Service, recent: Recent) -> None:
+        self._service, self._recent = service, recent
+        self._looked: dict[str, int] = {}
+
+    def look(self) -> None:
+        """Sample one query of every model that has had a new one since."""
+        for held in self._service.host.all():
+            newest = next((asked for asked in self._recent.of(held.name) if len(asked.ids) > 1), None)
+            if newest is None or newest.number == self._looked.get(held.name):
+                continue
+            self._looked[held.name] = newest.number
+            if newest.features.shape[1] != held.spec.n_features or not isinstance(held.ranker, CertainOrders):
+                continue
+            prior = None if newest.prior is None else newest.prior[:MOST_DOCUMENTS]
+            try:
+                share = float(_uncertain(held.ranker, Query.of(newest.features[:MOST_DOCUMENTS], prior=prior)))
+            except (RuntimeError, MemoryError) as error:  # of JAX: lists go on without this number
+                logger.warning("the pairs of a query of %r cannot be looked at: %s", held.name, error)
+                continue
+            self._add(held.name, share)
+
+    def _add(self, model: str, share: float) -> None:
+        def write(transaction: Transaction) -> None:
+            changes.must_exist(transaction, model)
+            transaction.tally.add(model, {SAMPLED: 1, UNCERTAIN: share})
+
+        self._service.committer.submit(write)
+
+
+DAMAGED = "a stored version is damaged or gone, and another one serves"
+SAMPLING = "queries cannot be looked at for certain orders"
+HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
+
+
+class Health:
+    """Alive, ready, measured."""
+
+    def __init__(self, overview: Overview, metrics: Metrics) -> None:
+        self._service, self._overview, self._metrics = overview.service, overview, metrics
+        self._failing: dict[str, str] = {}
+        self._has_been_ready = False
+
+    @contextmanager
+    def watching(self, what: str) -> Iterator[None]:
+        """Report a failure of the block, under this description, until it succeeds; serving goes on meanwhile."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, it is reported here and the block is retried
+            self.fails(what, error)
+        else:
+            self.works(what)
+
+    def fails(self, what: str, error: Exception) -> None:
+        """Note a failure; only the first in a row is logged."""
+        if what not in self._failing:
+            logger.error("%s", what, exc_info=error)
+        self._failing[what] = f"{what}: {error}"
+
+    def works(self, what: str) -> None:
+        """Note that this works, or works again."""
+        if self._failing.pop(what, None) is not None:
+            logger.info("no longer: %s", what)
+
+    def compiled(self) -> None:
+        """Note that everything was compiled once: what comes later is compiled while the rest is served."""
+        self._has_been_ready = True
+
+    @property
+    def failing(self) -> list[str]:
+        """What fails now, for those who may know why."""
+        return list(self._failing.values())
+
+    async def alive(self, request: Request) -> Response:
+        """Answer as long as the process does."""
+        return respond(request, Alive(status="alive"))
+
+    async def ready(self, request: Request) -> Response:
+        """Answer 200 when every length of list is, or once was, compiled and the log can be read; say what is wrong.
+
+        A change of a model reaches all processes at once: were they unready then, nobody would serve any model.
+        """
+        todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
+        damaged = any(held.fault is not None for held in self._service.host.all())
+        is_failing = bool(self._failing.keys() - HARMLESS)
+        status: Literal["ready", "compiling", "failing"] = "failing" if is_failing else "compiling" if todo else "ready"
+        # Anybody may ask: what is wrong, but neither of which model nor why. The log lines and the alarms say that.
+        faults = [*self._failing, *([DAMAGED] if damaged else [])]
+        self._has_been_ready |= status == "ready"
+        serves = status == "ready" or (status == "compiling" and self._has_been_ready)
+        return respond(request, Readiness(status=status, to_compile=todo, faults=faults), 200 if serves else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Answer with what Prometheus reads."""
+        page = await anyio.to_thread.run_sync(self._overview.prometheus, self._metrics)
+        return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")

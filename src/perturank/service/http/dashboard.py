@@ -15,9 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from perturank.service.http.decoding import respond
 from perturank.service.http.models import hosted
 from perturank.service.log.refusals import Refused, TooMany
+from perturank.service.serving.overview import SPANS, Asked, Overview, Recent
 from perturank.service.serving.service import Service
-from perturank.service.telemetry.overview import SPANS, Overview
-from perturank.service.telemetry.recent import Asked, Recent
 
 MOST_STREAMS = 32
 SECONDS_BETWEEN_EVENTS = 1.0

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
-from functools import partial
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import anyio.to_thread
 import msgspec
+import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.log.refusals import Refused, TooLarge, TooSlow
+from perturank.service.log.spec import Spec
 from perturank.service.settings import ServeSettings
+from perturank.wire.requests import Document
+from perturank.wire.specification import Feature
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -77,3 +82,114 @@ def respond(request: Request, value: Any, status: int = 200) -> Response:
     if is_binary(request):
         return Response(msgspec.msgpack.encode(value), status, media_type=BINARY)
     return Response(msgspec.json.encode(value), status, media_type=JSON)
+
+
+LARGEST = 1e12  # a score multiplies and adds many of them in float32, and squares some
+
+
+def check_ids(ids: Sequence[str], most: int) -> None:
+    """Refuse no documents, too many, and two of one name."""
+    if not ids:
+        raise Refused("there are no documents", "send at least one")
+    if len(ids) > most:
+        raise TooLarge(f"there are {len(ids)} documents", f"send at most {most}")
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = next(each for each in ids if each in seen or seen.add(each))  # type: ignore[func-returns-value]
+        raise Refused(f"two documents are named {twice!r}", "give each its own id")
+
+
+def of_documents(documents: Sequence[Document], spec: Spec, most: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return features [n, d] and prior [n] (None: none was given)."""
+    check_ids([each.id for each in documents], most)
+    rows = [_row(each, spec) for each in documents]
+    if set(map(len, rows)) != {spec.n_features}:
+        wrong = next(each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features)
+        raise _of_another_width(f"document {wrong.id!r}", len(wrong.features), spec)
+    features = _packed(rows)
+    return finite(_scaled(features, spec), "features"), _prior([each.prior for each in documents])
+
+
+def _of_another_width(what: str, n: int, spec: Spec) -> Refused:
+    remedy = "PUT another model for these, or DELETE /v1/models/NAME to begin this one anew"
+    return Refused(f"{what} has {n} features", f"the model has {spec.n_features}: {remedy}")
+
+
+def _prior(priors: Sequence[float | None]) -> np.ndarray | None:
+    """Return the priors as an array; None: no document has one."""
+    n_without = priors.count(None)
+    if n_without == len(priors):
+        return None
+    if n_without > 0:
+        raise Refused("some documents have a prior and some have none", "give it to all or to none")
+    return finite(np.asarray(priors, np.float64), "prior")
+
+
+def _packed(rows: Sequence[list[float]]) -> np.ndarray:
+    """Return rows of equal length as an array [n, d]; three times as quick as NumPy with lists of lists."""
+    d = len(rows[0])
+    pack = _doubles(d).pack
+    return np.frombuffer(b"".join([pack(*row) for row in rows])).reshape(len(rows), d)
+
+
+@lru_cache(maxsize=32)
+def _doubles(n: int) -> struct.Struct:
+    return struct.Struct(f"{n}d")
+
+
+def check_width(features: np.ndarray, spec: Spec) -> None:
+    """Refuse features [n, d] of another width than the model's, which may have changed since they came."""
+    if features.shape[1] != spec.n_features:
+        raise Refused(f"the query has {features.shape[1]} features", f"the model has {spec.n_features} now")
+
+
+def of_bytes(
+    ids: Sequence[str], features: bytes, prior: bytes | None, spec: Spec, most: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return features [n, d] and prior [n] of the binary form."""
+    check_ids(ids, most)
+    n, d = len(ids), spec.n_features
+    if len(features) != 4 * n * d or (prior is not None and len(prior) != 4 * n):
+        if len(features) % (4 * n) == 0 and len(features) != 4 * n * d:
+            raise _of_another_width("each document", len(features) // (4 * n), spec)
+        raise Refused(f"features have {len(features)} bytes", f"{n} documents of {d} float32 have {4 * n * d}")
+    rows = np.frombuffer(features, "<f4").reshape(n, d)
+    rows = rows if spec.features is None else _scaled(rows.astype(np.float64), spec)
+    return finite(rows, "features"), None if prior is None else finite(np.frombuffer(prior, "<f4"), "prior")
+
+
+def finite(values: np.ndarray, name: str) -> np.ndarray:
+    """Return the values as float32; what is not finite, or so large that its scores would not be, is refused."""
+    is_fine = np.abs(values) <= LARGEST  # NaN is not
+    if not is_fine.all():
+        where = [int(i) for i in np.argwhere(~is_fine)[0]]
+        raise Refused(f"{name}{where} is not a number up to {LARGEST:g}", "send finite numbers, scaled")
+    return values.astype(np.float32, copy=False)
+
+
+def _row(document: Document, spec: Spec) -> list[float]:
+    given = document.features
+    if isinstance(given, list):
+        return given
+    if spec.features is None:
+        raise Refused("the model's features have no names", "send features as a list, or name them with PUT")
+    if len(given) > len(spec.features) or not given.keys() <= {feature.name for feature in spec.features}:
+        stranger = next(iter(given.keys() - {feature.name for feature in spec.features}))
+        raise Refused(f"document {document.id!r} has a feature {stranger!r}", "the model knows no such feature")
+    return [_named(given, feature, document.id) for feature in spec.features]
+
+
+def _named(given: dict[str, float], feature: Feature, document: str) -> float:
+    if feature.name in given:
+        return given[feature.name]
+    if feature.missing is None:
+        raise Refused(f"document {document!r} lacks feature {feature.name!r}", "send it, or give it a `missing` value")
+    return feature.missing * feature.scale + feature.shift  # so that scaling returns what was asked for
+
+
+def _scaled(rows: np.ndarray, spec: Spec) -> np.ndarray:
+    if spec.features is None:
+        return rows
+    shift, scale = (np.array([getattr(f, name) for f in spec.features]) for name in ("shift", "scale"))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (rows - shift) / scale

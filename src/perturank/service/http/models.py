@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.http.decoding import FILE, decode, read_body, respond
-from perturank.service.log import snapshots, versions
+from perturank.service.log import snapshots
 from perturank.service.log.refusals import Refused
 from perturank.service.serving.models import Hosted
+from perturank.service.serving.overview import Recent
 from perturank.service.serving.service import Service
-from perturank.service.telemetry.recent import Recent
 from perturank.wire import answers
 from perturank.wire.requests import Erase, Pin
 from perturank.wire.specification import SpecRequest
@@ -53,9 +53,9 @@ class Models:
     async def versions(self, request: Request) -> Response:
         """Answer with the model's versions, newest first: at most `limit`, and only those `before` a number."""
         held = await hosted(self._service, request.path_params["model"])
-        limit, before = _number(request, "limit", versions.LISTED), _number(request, "before", versions.NUMBERS)
+        limit, before = _number(request, "limit", snapshots.LISTED), _number(request, "before", snapshots.NUMBERS)
         n = limit or LISTED
-        found = await run(versions.listed, self._service.log, held.name, held.generation, n, before)
+        found = await run(snapshots.listed, self._service.log, held.name, held.generation, n, before)
         stored = set(await run(snapshots.versions, self._service.log, held.name))
         about = [
             answers.Version(

@@ -15,20 +15,27 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perturank.service.http.decoding import decode, decoded, is_binary, offload, read_body, respond
-from perturank.service.http.documents import check_width, of_bytes, of_documents
+from perturank.service.http.decoding import (
+    check_width,
+    decode,
+    decoded,
+    is_binary,
+    of_bytes,
+    of_documents,
+    offload,
+    read_body,
+    respond,
+)
 from perturank.service.http.models import hosted
-from perturank.service.log.packing import unpacked
-from perturank.service.log.records import Impression, Record
+from perturank.service.log.records import Impression, Record, probability, unpacked
 from perturank.service.log.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.log.spec import Spec
 from perturank.service.serving.explain import drawn, explained, explored
 from perturank.service.serving.models import Hosted
+from perturank.service.serving.overview import Recent
 from perturank.service.serving.sampling import listed, padded_length
 from perturank.service.serving.service import Service, Shown
-from perturank.service.telemetry.cost import probability
 from perturank.service.telemetry.prometheus import Metrics
-from perturank.service.telemetry.recent import Recent
 from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, Ranking, Rankings
 from perturank.wire.requests import Explain, Feedback, FeedbackBatch, Rank, RankBatch, RawRank
 from perturank.wire.specification import SpecRequest

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perturank.service.http.auth import Scope
-from perturank.service.log import versions
-from perturank.service.telemetry.overview import SPANS
+from perturank.service.log import snapshots
+from perturank.service.serving.overview import SPANS
 from perturank.wire import answers, requests
 from perturank.wire.specification import SpecRequest
 
@@ -155,7 +155,7 @@ ROUTES = (
         answers.Versions,
         200,
         (404, 422),
-        query=(("limit", _within(versions.LISTED)), ("before", _within(versions.NUMBERS))),
+        query=(("limit", _within(snapshots.LISTED)), ("before", _within(snapshots.NUMBERS))),
     ),
     Route(
         "PUT",

@@ -11,7 +11,7 @@ from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.service.learner import checkpoint
 from perturank.service.learner.state import Recall, State
-from perturank.service.log import Log, snapshots, versions
+from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Impression, RolledBack, Snapshot
 from perturank.service.log.refusals import Missing, NotKnown, NotReady
 from perturank.service.log.spec import Spec
@@ -94,7 +94,7 @@ def _rebuild_version(log: Log, model: str, version: int, kept: dict[int, Ranker]
     A roll-back on the way may lead to before the state where this began, and then to an earlier state. Each version is
     rebuilt at most once, since all share what they keep.
     """
-    found = versions.found(log, model, version)
+    found = snapshots.found(log, model, version)
     if found is None:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
     at, published = found.position, found.snapshot
@@ -168,7 +168,7 @@ def _rebuild(
 def _compare_base(log: Log, report: Report) -> None:
     """Compare the base with the version that was published before it, where nothing was learned in between."""
     if report.state.ranker is not None and not report.state.unpublished:
-        before = versions.found(log, report.state.model, report.state.version)
+        before = snapshots.found(log, report.state.model, report.state.version)
         if before is not None:
             _compare(report, before.snapshot)
 

@@ -17,7 +17,7 @@ from perturank.errors import BadInput
 from perturank.service.learner import checkpoint, replay
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
-from perturank.service.log import Log, Transaction, changes, snapshots, versions
+from perturank.service.log import Log, Transaction, changes, snapshots
 from perturank.service.log.ids import source_seal
 from perturank.service.log.records import (
     Batch,
@@ -81,7 +81,9 @@ def _horizon(log: Log, model: str, retention: Retention) -> int | None:
     n = retention.impressions or 0  # nothing more is learned of a deleted model
     if newest is not None and isinstance(newest.entry, Snapshot) and newest.position > ended:
         head, n = newest.entry, newest.entry.learned
-        found = versions.last(log, model, lambda each: retention.lets_go(now - each.at, n_between(each.snapshot, head)))
+        found = snapshots.last(
+            log, model, lambda each: retention.lets_go(now - each.at, n_between(each.snapshot, head))
+        )
         if found is not None and found.position > ended:
             return found.position
     return ended if end is not None and retention.lets_go(now - end.at, n) else None
@@ -110,7 +112,7 @@ def promote(
         if (base is not None and base.at > at) or _is_contradicted(log, model, at, version):
             return None
         if not header:  # should the model come back, its versions count on
-            version = max((each.snapshot.version for each in versions.newest(log, model, 1, at)), default=0)
+            version = max((each.snapshot.version for each in snapshots.newest(log, model, 1, at)), default=0)
         through = max(min(horizon, at if waiting is None else waiting - 1), 0 if base is None else base.through)
         entry = Compacted(at, through, version, header.get("learned", 0), bytes.fromhex(header.get("digest", "")))
         if entry == base:

@@ -30,8 +30,7 @@ from perturank.core import (
 from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.service.log import snapshots
-from perturank.service.log.packing import unpacked
-from perturank.service.log.records import Impression
+from perturank.service.log.records import Impression, unpacked
 from perturank.service.telemetry.logger import logger
 from perturank.wire.specification import MOST_IN_A_BATCH
 

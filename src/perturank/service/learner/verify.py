@@ -8,8 +8,7 @@ from itertools import islice
 from perturank.errors import BadInput
 from perturank.service.learner.retention import n_removed
 from perturank.service.log import Log, snapshots
-from perturank.service.log.packing import unpacked
-from perturank.service.log.records import Batch, Compacted, Feedback, Impression, Record, Snapshot
+from perturank.service.log.records import Batch, Compacted, Feedback, Impression, Record, Snapshot, unpacked
 
 AT_ONCE = 500  # records in memory, and what else the log says of their impressions
 

@@ -11,7 +11,7 @@ from perturank.catalogue import rankers
 from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.parts import soundness
-from perturank.service.log import Log, Transaction, snapshots, versions
+from perturank.service.log import Log, Transaction, snapshots
 from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log.refusals import NotKnown, NotReady, Refused
 from perturank.service.log.spec import Spec
@@ -70,7 +70,7 @@ def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> N
 
 def _is_of(log: Log, model: str, version: int, generation: int) -> bool:
     """Return whether there is such a version of this generation."""
-    published = versions.found(log, model, version)
+    published = snapshots.found(log, model, version)
     return published is not None and published.snapshot.generation == generation
 
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
-from perturank.service.log import Log, snapshots, versions
+from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Record, Snapshot
 from perturank.service.log.refusals import NotKnown
+from perturank.service.log.snapshots import Published
 from perturank.service.log.spec import Spec
-from perturank.service.log.versions import Published
 from perturank.service.serving.sampling import Flat, listed, padded_length
 from perturank.service.telemetry.logger import logger
 
@@ -75,7 +75,7 @@ class Host:
             if record.position <= end:
                 self._take(record)
         for name in self._models:
-            for each in reversed(versions.newest(self._log, name, snapshots.KEPT, end)):
+            for each in reversed(snapshots.newest(self._log, name, snapshots.KEPT, end)):
                 self._models[name] = _with(self._models[name], each)
         self._position = end
         return set(self._models)
@@ -173,7 +173,7 @@ def _with(held: Hosted, new: Published) -> Hosted:
 def _with_version(log: Log, held: Hosted) -> Hosted:
     """Return the model with the version that should be served; a damaged one gives way to the one before it."""
     if held.pinned is not None and held.pinned not in held.published:
-        found = versions.found(log, held.name, held.pinned)
+        found = snapshots.found(log, held.name, held.pinned)
         held = held if found is None else _with(held, found)
     newest = sorted(held.published, reverse=True)
     wanted = [held.pinned] if held.pinned in held.published else newest

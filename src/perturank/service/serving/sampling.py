@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, streams
+from perturank.service.log.records import log_probability
 from perturank.service.log.spec import Spec
 from perturank.service.telemetry import cost
 from perturank.wire.specification import Exploration
@@ -157,7 +158,7 @@ def _certain(free: list[int], log_ps: list[float] | None) -> list[bool]:
 
 def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best: bool) -> float:
     """Return log(s·p + (1 - s)·[it is the best estimate]), p being the list's probability when it explores."""
-    log_p = cost.log_probability(log_ps, free)
+    log_p = log_probability(log_ps, free)
     if share == 1:
         return min(log_p, 0.0)
     if share == 0:

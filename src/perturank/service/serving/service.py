@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,16 +18,13 @@ from perturank.service.log import Log, Transaction, changes, snapshots
 from perturank.service.log.feedback import Status, close_windows
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.ids import fresh, opened, sealed, source_seal
-from perturank.service.log.packing import packed
-from perturank.service.log.records import Changed, Impression, Record
+from perturank.service.log.records import Changed, Impression, Record, packed, probability
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec
 from perturank.service.serving import sampling
 from perturank.service.serving.models import Host, Hosted
-from perturank.service.serving.windows import Windows
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry import counters
-from perturank.service.telemetry.cost import probability
 from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
@@ -233,3 +232,44 @@ def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
     """Return the caller's own order: by its prior, or as the documents were sent."""
     order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
     return order[:top]
+
+
+GRAIN = 1.0  # seconds; impressions this close together close together, with the last of them
+
+
+class Windows:
+    """Remembers when each model's impressions were made; a window's length later, all up to there is closed.
+
+    After a restart every window begins again, so that one closes late rather than early.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._made: dict[str, deque[tuple[float, int]]] = {}
+
+    def note(self, model: str, position: int) -> None:
+        """Remember that an impression of the model is at this position, where it is durable: nothing else is there."""
+        with self._lock:
+            made, now = self._made.setdefault(model, deque()), self._clock()
+            if made and now <= made[-1][0]:
+                made[-1] = (made[-1][0], max(position, made[-1][1]))
+            else:
+                made.append((now + GRAIN, position))
+
+    def due(self, model: str, window: float) -> int | None:
+        """Return the position up to which the model's windows are over, until that is forgotten."""
+        with self._lock:
+            over, found = self._clock() - window, None
+            for end, position in self._made.get(model, ()):
+                if end > over:
+                    break
+                found = position
+            return found
+
+    def forget(self, model: str, position: int) -> None:
+        """Forget the impressions up to here: their windows are closed."""
+        with self._lock:
+            made = self._made.get(model, deque())
+            while made and made[0][1] <= position:
+                made.popleft()

@@ -1,4 +1,4 @@
-"""Probabilities of lists, and the cost of exploration: the best estimate's reciprocal rank less that of what was shown.
+"""The cost of exploration: the best estimate's reciprocal rank less that of what was shown.
 
 A reader goes down the list; whether the first click is at place j depends on the documents up to j
 alone. A list that agrees with the best estimate that far, which it does with a probability q_j that
@@ -22,28 +22,6 @@ from perturank.service.log.records import Impression
 from perturank.service.log.sums import Amounts
 
 LISTS, SHOWN, BEST, SQUARES = "priced lists", "reciprocal rank shown", "reciprocal rank best", "squared cost"
-CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
-
-
-def log_probability(log_p: Sequence[float], free: Sequence[int]) -> float:
-    """Return the log-probability of a list from those of its places; 1/free is taken for what is as good as it."""
-    total, n_lists = 0.0, 1
-    for place, n in zip(log_p, free, strict=True):
-        surprise = math.log(max(n, 1))
-        if abs(place + surprise) <= CLOSE * surprise:
-            n_lists *= max(n, 1)  # as an integer: 3! lists of equal chance are 6, not e^1.79175946
-        else:
-            total += place
-    return total - math.log(n_lists)
-
-
-def probability(log_p: float) -> float:
-    """Return the probability to the seven digits that float32 knows.
-
-    >>> probability(-math.log(2)), probability(-math.log(3))
-    (0.5, 0.3333333)
-    """
-    return float(f"{math.exp(log_p):.7g}")
 
 
 def agreement(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> bytes:

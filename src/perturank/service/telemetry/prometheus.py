@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import math
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,10 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from perturank.service.log import Log
 from perturank.service.log.sums import LAG, LAGS, Amounts
 from perturank.service.telemetry import counters
-from perturank.service.telemetry.overview import Overview
-from perturank.service.telemetry.traffic import Traffic
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 OF_MODELS = (  # kind, name, meaning, labels
@@ -68,45 +70,43 @@ class Metrics:
         """Count feedback by what it did."""
         self._feedback(model, status).inc()
 
-    def page(self, overview: Overview) -> bytes:
-        """Return all of it as text."""
-        self._bytes.set(overview.service.log.size())
-        self._position.set(overview.service.log.tail())
+    def page(self, log: Log, now: Mapping[str, Any], totals: Mapping[str, Amounts]) -> bytes:
+        """Return all of it as text; `now` is what the dashboard is told, `totals` the sums of every model."""
+        self._bytes.set(log.size())
+        self._position.set(log.tail())
         of_log = CollectorRegistry()
-        of_log.register(LogCollector(overview))
+        of_log.register(LogCollector(now, totals))
         return generate_latest(self._registry) + generate_latest(of_log)
 
 
 class LogCollector(Collector):
     """The models as the log has them, whichever process served them."""
 
-    def __init__(self, overview: Overview) -> None:
-        self._overview = overview
+    def __init__(self, now: Mapping[str, Any], totals: Mapping[str, Amounts]) -> None:
+        self._now, self._totals = now, totals
 
     def collect(self) -> Iterable[Metric]:
         """Return every family."""
-        totals = self._overview.totals()
         families: dict[str, Any] = {
             name: kind(f"perturank_{name}", says, labels=of) for kind, name, says, of in OF_MODELS
         }
-        for name, labels, value in self._samples(totals):
+        for name, labels, value in self._samples():
             families[name].add_metric(labels, value)
         for kind, name, says, *values in OF_SUMS:
             families[name] = kind(f"perturank_{name}", says, labels=["model"])
-            for model, sums in totals.items():
+            for model, sums in self._totals.items():
                 families[name].add_metric([model], *(sums.get(value, 0) for value in values))
         return families.values()
 
-    def _samples(self, totals: dict[str, Amounts]) -> Iterator[Sample]:
-        now = self._overview.now()
-        for each in now["models"]:
+    def _samples(self) -> Iterator[Sample]:
+        for each in self._now["models"]:
             yield "version", [each["model"]], each["version"]
             yield "learning_lag_seconds", [each["model"]], each["lag"]
             if each["published_at"] is not None:
                 yield "version_age_seconds", [each["model"]], max(0.0, time.time() - each["published_at"] / 1000)
-        for alarm in now["alarms"]:
+        for alarm in self._now["alarms"]:
             yield "alarm", [alarm["name"], alarm["model"] or ""], 1
-        for model, sums in totals.items():
+        for model, sums in self._totals.items():
             found = counters.summary(sums)
             yield from (("lists", [model, mode], n) for mode, n in found["lists"].items())
             yield from (("feedback_kept", [model, status], n) for status, n in found["feedback"].items())
@@ -115,3 +115,69 @@ class LogCollector(Collector):
                 yield "clicks", [model, str(each["place"])], each["clicks"]
             if found["exploration"] is not None:
                 yield "exploration_cost", [model], found["exploration"]["cost"]
+
+
+SECONDS_KEPT = 120
+SECONDS_OF_LATENCY = 60
+SHORTEST = 1e-4
+KINDS = {"/v1/models/{model}/rank": "rank", "/v1/models/{model}/feedback": "feedback"}
+FAILED, FULL = "failed", 507
+
+
+class Traffic:
+    """Counts requests as they are answered; one thread notes, any may ask."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Of each second with requests, how many took at most 2^(n/4) seconds and longer than 2^((n-1)/4), by n.
+        self._seconds = {
+            kind: deque[tuple[int, collections.Counter[int]]](maxlen=SECONDS_KEPT) for kind in (*KINDS.values(), FAILED)
+        }
+        self._full: float | None = None
+
+    def note(self, path: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        if path in KINDS:
+            self._count(KINDS[path], seconds)
+        if status >= 500 and path.startswith("/v1/"):  # a service that says it is not ready yet has not failed
+            self._count(FAILED, seconds)
+            self._full = self._clock() if status == FULL else self._full
+
+    def _count(self, kind: str, seconds: float) -> None:
+        now, held = int(self._clock()), self._seconds[kind]
+        if not held or held[-1][0] != now:
+            held.append((now, collections.Counter()))
+        held[-1][1][math.ceil(4 * math.log2(max(seconds, SHORTEST)))] += 1
+
+    def seconds_since_full(self) -> float | None:
+        """Return how long ago a request found the log full; None: never."""
+        return None if self._full is None else self._clock() - self._full
+
+    def n_failed(self) -> int:
+        """Return how many requests the service failed to answer in the last minute."""
+        return self._last_minute(FAILED).total()
+
+    def now(self) -> dict[str, Any]:
+        """Return, of each kind, requests in each of the last seconds, oldest first, and quantiles of a minute."""
+        end = int(self._clock())  # this second is not over
+        found = {}
+        for kind in KINDS.values():
+            held, minute = {second: n.total() for second, n in list(self._seconds[kind])}, self._last_minute(kind)
+            per_second = [held.get(second, 0) for second in range(end - SECONDS_KEPT + 1, end)]
+            found[kind] = {"per_second": per_second, "p50": _quantile(minute, 0.5), "p99": _quantile(minute, 0.99)}
+        return found
+
+    def _last_minute(self, kind: str) -> collections.Counter[int]:
+        since = int(self._clock()) - SECONDS_OF_LATENCY
+        counts = [n.copy() for second, n in list(self._seconds[kind]) if second >= since]  # the other thread goes on
+        return sum(counts, collections.Counter())
+
+
+def _quantile(counts: collections.Counter[int], q: float) -> float | None:
+    """Return the upper end of the class in which the quantile lies, in seconds: at most 19 % too much."""
+    left = q * counts.total()
+    for number, n in sorted(counts.items()):
+        left -= n
+        if left <= 0:
+            return 2 ** (number / 4)
+    return None

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from perturank.__about__ import __version__
-from perturank.service.log.refusals import Refused
+from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.sums import HOUR, MINUTE, PROGRESS, TOTAL, Amounts, Progress, Sums, by_hour
+from perturank.service.serving.models import Hosted
+from perturank.service.serving.service import Service
 from perturank.service.telemetry import counters
-from perturank.service.telemetry.alarms import alarms
-from perturank.service.telemetry.traffic import Traffic
-
-if TYPE_CHECKING:
-    from perturank.service.serving.models import Hosted
-    from perturank.service.serving.service import Service
+from perturank.service.telemetry.prometheus import Metrics, Traffic
 
 SECONDS_KEPT = 0.9  # however many look, it is read once a second
 MINUTES_TOLD = 3  # of each model; `history` has those before them
@@ -55,6 +57,10 @@ class Overview:
         self._began = int(time.time() * 1000)
         self._lock = threading.Lock()
         self._kept: tuple[float, dict[str, Any]] | None = None
+
+    def prometheus(self, metrics: Metrics) -> bytes:
+        """Return what Prometheus is told, as text."""
+        return metrics.page(self.service.log, self.now(), self.totals())
 
     def now(self) -> dict[str, Any]:
         """Return everything of this moment; at most once a second anew."""
@@ -133,3 +139,104 @@ def _or_none(ask: Callable[[], Any]) -> Any:
 
 def _bucket(row: Sums) -> dict[str, Any]:
     return {"start": row.start * 1000, **counters.summary(row.amounts)}
+
+
+LONGEST_LAG = 30.0  # seconds
+LEAST_ROOM = 200_000_000  # bytes
+FULL_SINCE = 30.0  # seconds for which a full log is told of
+
+
+class Alarm(NamedTuple):
+    """One thing that is wrong: its name for programs, what it is, and what to do."""
+
+    name: str
+    says: str
+    remedy: str
+    model: str | None = None
+
+
+def alarms(
+    *,
+    is_led: bool | None,  # None: the log could not be asked
+    room: int | None,
+    seconds_since_full: float | None,
+    n_failed: int,
+    failing: Iterable[str],  # beside the answers, as /readyz says
+    lags: Mapping[str, float],
+    faults: Mapping[str, str],
+) -> Iterator[Alarm]:
+    """Yield everything that is wrong."""
+    if is_led is None:
+        yield Alarm("log away", "The log cannot be read.", "Check that the database runs and can be reached.")
+    if is_led is False:
+        says = "No learner is at work: clicks are kept and not learned."
+        yield Alarm("no learner", says, "See the service's log lines, or run `perturank learn`.")
+    if seconds_since_full is not None and seconds_since_full < FULL_SINCE:
+        yield Alarm("log full", "The log cannot be written.", "Make room on its disk.")
+    if room is not None and room < LEAST_ROOM:
+        says = f"{room // 1_000_000} MB are left on the log's disk."
+        yield Alarm("little room", says, "Make room, or shorten what the log keeps.")
+    for each in failing:
+        yield Alarm("failing", _sentence(each), "It is tried again; the log lines say more.")
+    if n_failed:
+        says = f"{n_failed} requests of the last minute could not be answered."
+        yield Alarm("failures", says, "The service's log lines say why.")
+    for model, lag in lags.items():
+        if lag > LONGEST_LAG:
+            says = f"Clicks have waited for {lag:.0f} s to be learned."
+            yield Alarm("lag", says, "See whether the learner works.", model)
+    for model, fault in faults.items():
+        yield Alarm("damaged version", _sentence(fault), "An older version serves meanwhile.", model)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+MOST = 25  # of one model
+MOST_BYTES = 4_000_000  # of one model's features
+
+
+class Asked(NamedTuple):
+    """A query as it was ranked: features are scaled."""
+
+    number: int
+    at: int  # milliseconds since 1970
+    query: str | None
+    ids: list[str]
+    features: np.ndarray
+    prior: np.ndarray | None
+
+
+class Recent:
+    """Keeps the last queries."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, deque[Asked]] = {}
+        self._numbers = itertools.count(1)
+
+    def note(
+        self, model: str, query: str | None, ids: list[str], features: np.ndarray, prior: np.ndarray | None
+    ) -> None:
+        """Remember a query, unless it alone would fill the room."""
+        if features.nbytes > MOST_BYTES:
+            return
+        held = self._queries.get(model) or self._queries.setdefault(model, deque(maxlen=MOST))
+        held.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
+        while sum(map(attrgetter("features.nbytes"), held)) > MOST_BYTES:
+            held.popleft()
+
+    def of(self, model: str) -> list[Asked]:
+        """Return the model's queries, newest first."""
+        return list(self._queries.get(model, ()))[::-1]
+
+    def get(self, model: str, number: int) -> Asked:
+        """Return one of them."""
+        for each in self.of(model):
+            if each.number == number:
+                return each
+        raise NotKnown(f"query {number} is not remembered any more", "pick a newer one, or send its documents")
+
+    def forget(self, model: str) -> None:
+        """Drop what is remembered of a model."""
+        self._queries.pop(model, None)
