@@ -20,11 +20,11 @@ from service_small import NOTHING, created, learned, spec
 from serving import is_running, rebuilding
 
 from perturank.service import children
-from perturank.service.children import VersionFiles
 from perturank.service.learner.replay import rebuild_version
 from perturank.service.learner.retention import compact, finish
 from perturank.service.log import Log, snapshots
 from perturank.service.log.refusals import NotKnown, NotReady
+from perturank.service.serving.models import VersionFiles
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from perturank.cli.console import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
 from perturank.service import children
-from perturank.service.log.refusals import Refused
 from perturank.service.settings import Retention
 
 if TYPE_CHECKING:
@@ -83,6 +82,7 @@ def replay(
         children.stay_with_parent()
     machine.pin_threads(threads)
     from perturank.service.log import open_log
+    from perturank.service.log.refusals import Refused
     from perturank.service.log.spec import Spec
 
     if verify and (ranker is not None or at is not None):

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import threading
-
-from perturank.service.log.refusals import NotReady, retold
-from perturank.service.telemetry.logger import logger
 
 SECONDS_TO_END = 10
 SECONDS_BETWEEN_LOOKS = 0.1
@@ -68,45 +64,3 @@ def _end_with_parent() -> None:
     while os.read(sys.stdin.fileno(), 4096):  # not by its buffer, whose lock would be held when the process ends
         pass
     os._exit(1)  # the log is whole at any moment: nothing need be finished
-
-
-class VersionFiles:
-    """Versions with their history as files, each rebuilt by a child process until it is time to stop.
-
-    One is made at a time, so that neither memory nor threads run out.
-    """
-
-    def __init__(self, log: str, stopping: threading.Event) -> None:
-        self._log, self._stopping = log, stopping
-        self._lock = threading.Lock()
-
-    def make(self, model: str, version: int) -> bytes:
-        """Return the file of a version with all that learning needs."""
-        if not self._lock.acquire(blocking=False):
-            raise NotReady("the file of a model is being made", "ask again when that is done")
-        try:
-            return self._rebuild(f"--model={model}", f"--version={version}")
-        finally:
-            self._lock.release()
-
-    def _rebuild(self, *which: str) -> bytes:
-        """Return what `perturank replay` writes, or raise what it refuses; on its way it is in no file to be left."""
-        try:
-            child = start("replay", *which, "--out=-", log=self._log, pipes=subprocess.PIPE)
-        except OSError as error:  # too many files or processes, too little memory: it may pass
-            raise _failure(f"no process can be started ({error})") from None
-        written = output(child, self._stopping)
-        if written is None:
-            raise NotReady("the service is about to stop", "ask again when it is back")
-        content, errors = written
-        if child.returncode == REFUSED:
-            raise retold(**json.loads(content))
-        if child.returncode != 0:
-            raise _failure(f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip())
-        return content
-
-
-def _failure(why: str) -> NotReady:
-    """Return the refusal of a file that could not be made; the reason is for those who run the service."""
-    logger.error("a model's file could not be made: %s", why)
-    return NotReady("the model's file could not be made", "the log line with this id says why; ask again")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,9 +13,10 @@ import numpy as np
 
 from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
+from perturank.service import children
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Record, Snapshot
-from perturank.service.log.refusals import NotKnown
+from perturank.service.log.refusals import NotKnown, NotReady, retold
 from perturank.service.log.snapshots import Published
 from perturank.service.log.spec import Spec
 from perturank.service.serving.sampling import Flat, listed, padded_length
@@ -196,3 +199,45 @@ def _loaded(log: Log, held: Hosted, version: int) -> Ranker:
     if snapshots.sum_of(content) != held.published[version].sum:
         raise BadInput(f"version {version} of {held.name!r} is damaged", "the one before it serves")
     return snapshots.ranker_of(content, name, held.spec)[0]
+
+
+class VersionFiles:
+    """Versions with their history as files, each rebuilt by a child process until it is time to stop.
+
+    One is made at a time, so that neither memory nor threads run out.
+    """
+
+    def __init__(self, log: str, stopping: threading.Event) -> None:
+        self._log, self._stopping = log, stopping
+        self._lock = threading.Lock()
+
+    def make(self, model: str, version: int) -> bytes:
+        """Return the file of a version with all that learning needs."""
+        if not self._lock.acquire(blocking=False):
+            raise NotReady("the file of a model is being made", "ask again when that is done")
+        try:
+            return self._rebuild(f"--model={model}", f"--version={version}")
+        finally:
+            self._lock.release()
+
+    def _rebuild(self, *which: str) -> bytes:
+        """Return what `perturank replay` writes, or raise what it refuses; on its way it is in no file to be left."""
+        try:
+            child = children.start("replay", *which, "--out=-", log=self._log, pipes=subprocess.PIPE)
+        except OSError as error:  # too many files or processes, too little memory: it may pass
+            raise _failure(f"no process can be started ({error})") from None
+        written = children.output(child, self._stopping)
+        if written is None:
+            raise NotReady("the service is about to stop", "ask again when it is back")
+        content, errors = written
+        if child.returncode == children.REFUSED:
+            raise retold(**json.loads(content))
+        if child.returncode != 0:
+            raise _failure(f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip())
+        return content
+
+
+def _failure(why: str) -> NotReady:
+    """Return the refusal of a file that could not be made; the reason is for those who run the service."""
+    logger.error("a model's file could not be made: %s", why)
+    return NotReady("the model's file could not be made", "the log line with this id says why; ask again")

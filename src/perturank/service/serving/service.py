@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
-from perturank.service.children import VersionFiles
 from perturank.service.log import Log, Transaction, changes, snapshots
 from perturank.service.log.feedback import Status, close_windows
 from perturank.service.log.group_commit import Committer
@@ -22,7 +21,7 @@ from perturank.service.log.records import Changed, Impression, Record, packed, p
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec
 from perturank.service.serving import sampling
-from perturank.service.serving.models import Host, Hosted
+from perturank.service.serving.models import Host, Hosted, VersionFiles
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry import counters
 from perturank.wire.specification import Mode, SpecRequest
