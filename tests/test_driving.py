@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from serving import Serving, run
+from helpers.serving import Serving, run
 
 from perturank import clicks, datasets
 from perturank.catalogue import published

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from play_small import DOCUMENTS
+from helpers.play_small import DOCUMENTS
 
 from perturank.play.engine import Engine, Index
 

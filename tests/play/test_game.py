@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from play_small import DOCUMENTS
+from helpers.play_small import DOCUMENTS
 
 from perturank import AsyncClient
 from perturank.errors import BadInput

@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 
 import numpy as np
-from play_small import document
+from helpers.play_small import document
 
 from perturank.clicks import user
 from perturank.play.known_items import ALIAS, EQUALLY_HARD, NAMESAKE, WANTED, KnownItems, Search, dealt, other_form

@@ -11,9 +11,9 @@ import jax
 import msgspec
 import numpy as np
 import pytest
-import small
-from service_small import rows
-from serving import rebuilding
+from helpers import small
+from helpers.service_small import rows
+from helpers.serving import rebuilding
 from starlette.testclient import TestClient
 
 from perturank import storage

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from service_small import IDS, created, rows, shown, spec
+from helpers.service_small import IDS, created, rows, shown, spec
 
 from perturank.service.log import Log, Transaction
 from perturank.service.log.feedback import close_windows
