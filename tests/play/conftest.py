@@ -8,7 +8,7 @@ from helpers.browser import chromium
 from helpers.play_small import DOCUMENTS, Played
 from playwright.sync_api import Browser
 
-from perturank.play.library import Library
+from perturank.play.search_box import Library
 
 
 @pytest.fixture(scope="session")
