@@ -372,7 +372,7 @@ def test_a_damaged_version_gives_way_to_the_one_before_it(
 ) -> None:
     learner = learned(http, service, 1)
     click(http)
-    with service._reading:  # nobody looks before it is damaged
+    with service.reading:  # nobody looks before it is damaged
         learner.step()
         name = snapshots.version_name("m", 2)
         content = service.log.stored(name)
