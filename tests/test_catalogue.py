@@ -4,7 +4,7 @@ import dataclasses
 import pkgutil
 
 import pytest
-import small
+from helpers import small
 
 from perturank import catalogue, rankers
 from perturank.errors import BadInput

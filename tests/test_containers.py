@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from serving import run
+from helpers.serving import run
 from typer.core import TyperGroup
 
 from perturank.cli import app

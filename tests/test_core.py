@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from perturank import catalogue
 from perturank.core import Interaction, Query, Ranking, bucket

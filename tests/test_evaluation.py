@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import orders as oracle
 
 from perturank.core import CertainOrders

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import metrics as oracle
 
 from perturank import catalogue, datasets, simulation, storage
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_another_run_is_refused(changes: dict[str, Any], says: s
 @pytest.mark.as_shipped
 def test_a_seed_decides_everything_in_another_process_too() -> None:
     program = (
-        "import small, test_simulation as t; run = t.simulate(t.plan('p2linrank'));"
+        "import test_simulation as t; from helpers import small; run = t.simulate(t.plan('p2linrank'));"
         "print(run.ndcgs.tobytes().hex(), b''.join(a.tobytes() for a in small.arrays(run.ranker)).hex())"
     )
     here = Path(__file__).parent

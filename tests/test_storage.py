@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 import pytest
-import small
+from helpers import small
 from safetensors.numpy import load_file, save_file
 
 from perturank import catalogue, storage

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from benchmarks import growth, histories
 from benchmarks.loop import fresh

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 from client.made_up import DOCUMENTS, Flaky
-from service_small import lived, spec
+from helpers.service_small import lived, spec
 
 from perturank import AsyncClient, Client
 from perturank.client import (

@@ -160,7 +160,7 @@ def test_a_batch_of_which_a_part_was_not_kept_is_sent_again(clock: Clock) -> Non
 
 
 def test_the_asynchronous_client_waits_too() -> None:
-    flaky = Flaky(httpx.ConnectError("no"), 503, 200, good=GIVEN)
+    flaky = Flaky(httpx.ConnectError("no"), 503, 200, httpx.ConnectError("no"), good=GIVEN)
 
     async def later() -> None:
         async with AsyncClient("http://service", transport=flaky.transport) as client:
@@ -168,6 +168,5 @@ def test_the_asynchronous_client_waits_too() -> None:
             with pytest.raises(NoAnswer):
                 await client.limited(patience=0).rank(DOCUMENTS)
 
-    flaky._outcomes.append(httpx.ConnectError("no"))
     asyncio.run(later())
     assert len(flaky.asked) == 4

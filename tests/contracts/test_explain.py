@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from perturank.catalogue import rankers
 from perturank.core import CertainOrders

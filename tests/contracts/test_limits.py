@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from perturank.catalogue import rankers
 from perturank.core import Array, KeepsLimits, Limits, Query, Ranking

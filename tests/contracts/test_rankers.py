@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from perturank import metrics, storage
 from perturank.catalogue import rankers

@@ -14,8 +14,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fenced import ROOT, Block
-from serving import Serving
+from helpers.fenced import ROOT, Block
+from helpers.serving import Serving
 from typer import Typer
 from typer.main import get_command
 

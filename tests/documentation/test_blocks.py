@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from database import Database, binaries
 from documentation.imitations import write_imitations
 from documentation.running import DATABASE, Reader
-from fenced import ROOT, blocks, pages
-from serving import Serving
+from helpers.database import Database, binaries
+from helpers.fenced import ROOT, blocks, pages
+from helpers.serving import Serving
 
 SERVING = re.compile(r"^perturank serve", re.M)
 

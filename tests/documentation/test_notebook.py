@@ -7,7 +7,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
-from fenced import ROOT
+from helpers.fenced import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 

@@ -9,7 +9,7 @@ from functools import cache
 from types import ModuleType
 
 import pytest
-from fenced import ROOT
+from helpers.fenced import ROOT
 
 import perturank
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-from clicking import exported
-from serving import Serving
+from helpers.clicking import exported
+from helpers.serving import Serving
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HITS = [

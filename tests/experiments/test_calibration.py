@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_up import outcome
+from helpers.made_up import outcome
 
 from perturank import catalogue
 from perturank.experiments import experiments

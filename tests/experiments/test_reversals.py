@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_up import outcome
+from helpers.made_up import outcome
 from oracles import reversals as oracle
 
 from perturank.experiments.evidence import Evidence

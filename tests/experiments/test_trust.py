@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from made_up import outcome
+from helpers.made_up import outcome
 
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.trust import Trust, by_user

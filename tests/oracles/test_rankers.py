@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from oracles import certainty, metrics, network, ordering, preferences, updates
 from oracles.rankers import gradients, lists, loop, omega, scorers, started

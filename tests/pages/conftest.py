@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import chromium
-from dashboard import Traffic
+from helpers.browser import chromium
+from helpers.dashboard import Traffic
+from helpers.serving import Serving
 from playwright.sync_api import Browser
-from serving import Serving
 
 
 @pytest.fixture(scope="module")  # Playwright's event loop runs as long as the browser: others need one of their own

@@ -6,11 +6,11 @@ import json
 import re
 from pathlib import Path
 
-from browser import watched
-from dashboard import Traffic, opened
+from helpers.browser import watched
+from helpers.dashboard import Traffic, opened
+from helpers.relay import relayed
+from helpers.serving import Serving, run
 from playwright.sync_api import Browser, Request, expect
-from relay import relayed
-from serving import Serving, run
 
 LONGER_THAN_ANY_SILENCE = 21_000  # milliseconds
 MINUTE = 60_000

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from browser import watched
-from dashboard import TAG, Traffic, documents, opened
+from helpers.browser import watched
+from helpers.dashboard import TAG, Traffic, documents, opened
+from helpers.serving import SPEC, Serving
 from playwright.sync_api import Browser, Route, expect
-from serving import SPEC, Serving
 
 
 def test_it_draws_and_goes_on_while_clicks_come(serving: Serving, traffic: Traffic, browser: Browser) -> None:

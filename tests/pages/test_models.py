@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-from browser import watched
-from dashboard import Traffic, opened
+from helpers.browser import watched
+from helpers.dashboard import Traffic, opened
+from helpers.serving import Serving
 from playwright.sync_api import Browser, Route, expect
-from serving import Serving
 
 COUNT_CHANGES = """region => {
     window.changes = 0;

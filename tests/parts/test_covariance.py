@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import certainty as oracle
 from oracles import covariance
 

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
+from helpers.pairs import LOSERS, N_DOCUMENTS, N_PAIRS, PRIOR, PRIOR_IJ, WEIGHT, WINNERS, X_IJ, X, history
 from oracles import network as network_oracle
 from oracles import objective as oracle
-from pairs import LOSERS, N_DOCUMENTS, N_PAIRS, PRIOR, PRIOR_IJ, WEIGHT, WINNERS, X_IJ, X, history
 
 from perturank.core import Array
 from perturank.parts import fitting, scoring

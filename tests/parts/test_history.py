@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

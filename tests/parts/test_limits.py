@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
-import small
+from helpers import small
 
 from perturank.core import Limits
 from perturank.parts import ordering

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.pairs import N_PAIRS, PRIOR_IJ, WEIGHT, X_IJ, history
 from oracles import objective as oracle
-from pairs import N_PAIRS, PRIOR_IJ, WEIGHT, X_IJ, history
 from scipy.optimize import minimize
 
 from perturank.core import Array

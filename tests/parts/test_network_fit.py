@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import small
+from helpers import small
 from oracles import network as oracle
 from oracles import objective
 

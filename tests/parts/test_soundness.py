@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from perturank import catalogue, storage
 from perturank.parts import soundness

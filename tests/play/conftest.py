@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import chromium
-from play_small import DOCUMENTS, Played
+from helpers.browser import chromium
+from helpers.play_small import DOCUMENTS, Played
 from playwright.sync_api import Browser
 
-from perturank.play.library import Library
+from perturank.play.search_box import Library
 
 
 @pytest.fixture(scope="session")

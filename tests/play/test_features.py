@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perturank.play.features import NAMES, OF_DOCUMENT, OF_MATCH
-from perturank.play.library import PRIOR, Library
+from perturank.play.search_box import PRIOR, Library
 
 
 def value(library: Library, query: str, path: str, feature: str) -> float:

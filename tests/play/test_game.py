@@ -7,23 +7,19 @@ import itertools
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
-from play_small import DOCUMENTS
+from helpers.play_small import DOCUMENTS
 
 from perturank import AsyncClient
 from perturank.errors import BadInput
-from perturank.play import crowd
-from perturank.play.crowd import Habit
+from perturank.play import simulated_users
 from perturank.play.game import Game
-from perturank.play.known_items import Search
-from perturank.play.library import Library
-from perturank.play.models import LEARNING
-from perturank.play.playing import Playing, Wish
-from perturank.play.searching import SearchBox
+from perturank.play.search_box import LEARNING, Library, SearchBox
+from perturank.play.server import PlayServer, PlaySettings
+from perturank.play.simulated_users import Habit, Search
 from perturank.service.http.app import application
 from perturank.service.learner.learner import Learner
 from perturank.service.log.refusals import Refused
@@ -78,11 +74,11 @@ def test_switching_the_crowd_off_ends_the_simulation_and_nothing_else(play: Play
     async def moves(game: Game) -> None:
         work = asyncio.create_task(game.simulate(10**9))
         await until(lambda: game.board.tally.searches > 0)
-        game.users(False, QUICK)
-        assert not game.said()["simulating"]
+        game.set_users(False, QUICK)
+        assert not game.state()["simulating"]
         await work
         assert not work.cancelled()
-        game.users(False, QUICK)  # nobody is there to be stopped
+        game.set_users(False, QUICK)  # nobody is there to be stopped
 
     play(moves)
 
@@ -94,10 +90,10 @@ def test_the_command_goes_on_when_its_simulation_is_switched_off(
     monkeypatch.setattr("signal.raise_signal", told.append)
 
     async def moves(game: Game) -> None:
-        wish = Wish(simulate=10**9, habit=QUICK, beside=None, seed=1, port=0, ends=False, settings={})
-        work = asyncio.create_task(Playing(DOCUMENTS, wish, told.append)._work(game, "http://here"))
+        settings = PlaySettings(simulate=10**9, habit=QUICK, beside=None, seed=1, port=0, ends=False, settings={})
+        work = asyncio.create_task(PlayServer(DOCUMENTS, settings, told.append).play(game, "http://here"))
         await until(lambda: game.board.tally.searches > 0)
-        game.users(False, QUICK)
+        game.set_users(False, QUICK)
         await until(lambda: len(told) == 2)
         assert "search at http://here/play" in str(told[0])
         assert "known-item searches, mean reciprocal rank" in str(told[1])
@@ -116,13 +112,13 @@ def test_the_command_exits_when_its_simulation_is_switched_off(play: Play, monke
     monkeypatch.setattr("signal.raise_signal", told.append)
 
     async def moves(game: Game) -> None:
-        wish = Wish(simulate=10**9, habit=QUICK, beside=None, seed=1, port=0, ends=True, settings={})
-        playing = Playing(DOCUMENTS, wish, told.append)
-        work = asyncio.create_task(playing._work(game, "http://here"))
+        settings = PlaySettings(simulate=10**9, habit=QUICK, beside=None, seed=1, port=0, ends=True, settings={})
+        server = PlayServer(DOCUMENTS, settings, told.append)
+        work = asyncio.create_task(server.play(game, "http://here"))
         await until(lambda: game.board.simulating)
-        game.users(False, QUICK)
+        game.set_users(False, QUICK)
         await until(lambda: signal.SIGTERM in told)
-        assert playing.outcome is not None
+        assert server.outcome is not None
         assert "no known-item searches" in str(told[1])
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -152,11 +148,11 @@ def test_a_crowd_can_be_switched_off_and_on_at_once_while_searches_are_dealt(pla
                 time.sleep(0.05)
                 yield Search(words, 0)
 
-        game.crowd._searches = slowly()
-        game.users(True, QUICK)
+        game.crowd.searches = slowly()
+        game.set_users(True, QUICK)
         await asyncio.sleep(0.02)  # the first search is being dealt, in a thread
-        game.users(False, QUICK)
-        game.users(True, QUICK)
+        game.set_users(False, QUICK)
+        game.set_users(True, QUICK)
         assert game.board.simulating
         await until(lambda: game.board.tally.searches > 1)
         assert game.board.faults == {}
@@ -167,24 +163,24 @@ def test_a_crowd_can_be_switched_off_and_on_at_once_while_searches_are_dealt(pla
 def test_a_crowd_that_fails_says_so(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     async def moves(game: Game) -> None:
         await game.box.client.delete_model(LEARNING)
-        game.users(True, QUICK)
+        game.set_users(True, QUICK)
         await until(lambda: not game.board.simulating)
-        (fault,) = game.said()["faults"]
+        (fault,) = game.state()["faults"]
         assert "the simulated users have stopped: there is no model 'library'" in fault
         assert "the simulated users have stopped" in caplog.text
         with pytest.raises(BadInput, match="there is no model 'library'"):
             await game.simulate(5)
         await game.box.open()
         await game.simulate(5)
-        assert game.said()["faults"] == []
+        assert game.state()["faults"] == []
 
     play(moves)
 
 
 def test_a_crowd_does_not_wait_for_ever_for_a_learner_that_is_gone(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "MOST_BEHIND", 1)
-    monkeypatch.setattr(crowd, "LOOK_EVERY", 1)
-    monkeypatch.setattr(crowd, "SECONDS_TO_LEARN", 0.1)
+    monkeypatch.setattr(simulated_users, "MOST_BEHIND", 1)
+    monkeypatch.setattr(simulated_users, "LOOK_EVERY", 1)
+    monkeypatch.setattr(simulated_users, "SECONDS_TO_LEARN", 0.1)
 
     async def moves(game: Game) -> None:
         game.crowd.habit = Habit()
@@ -197,10 +193,10 @@ def test_a_crowd_does_not_wait_for_ever_for_a_learner_that_is_gone(play: Play, m
 
 def test_a_rate_that_has_changed_holds_at_once(play: Play) -> None:
     async def moves(game: Game) -> None:
-        game.users(True, Habit(rate=0.001))
-        await until(lambda: game.board.tally.searches == crowd.AT_ONCE)
-        game.users(True, QUICK)
-        await until(lambda: game.board.tally.searches > 2 * crowd.AT_ONCE)
+        game.set_users(True, Habit(rate=0.001))
+        await until(lambda: game.board.tally.searches == simulated_users.AT_ONCE)
+        game.set_users(True, QUICK)
+        await until(lambda: game.board.tally.searches > 2 * simulated_users.AT_ONCE)
 
     play(moves)
 
@@ -218,9 +214,9 @@ def test_lessons_follow_the_models_own_settings(play: Play) -> None:
 def test_a_persons_click_is_in_every_curve_that_it_says_something_about(play: Play) -> None:
     async def moves(game: Game) -> None:
         found = await game.search(QUERY)
-        before = await game.box.standing(game._found[found["search"]].question)
+        before = await game.box.standing(game.box.library.question(QUERY))
         await game.click(found["search"], LEARNING, found["lists"][0]["results"][1]["path"])
-        curves = game.said()["curves"]
+        curves = game.state()["curves"]
         assert (curves["clicked place"], curves["reciprocal clicked place"]) == ([2.0], [0.5])
         assert curves["uncertain"] == [pytest.approx(before.uncertain, abs=1e-4)]
 
@@ -245,20 +241,8 @@ def test_an_effect_that_cannot_be_seen_is_said(play: Play, caplog: pytest.LogCap
         await game.click(found["search"], LEARNING, found["lists"][0]["results"][0]["path"])
         await game.box.client.delete_model(LEARNING)
         await until(lambda: bool(game.board.faults))
-        assert "what the last click did is not known: there is no model" in game.said()["faults"][0]
+        assert "what the last click did is not known: there is no model" in game.state()["faults"][0]
         assert "what the last click did is not known" in caplog.text
-
-    play(moves)
-
-
-def test_an_older_click_does_not_hide_what_a_later_one_did(play: Play) -> None:
-    async def moves(game: Game) -> None:
-        found = await game.box.search(QUERY, "you")
-        before = replace(await game.box.standing(found.question), version=-1)
-        await game._effect(2, found, before, "later", None)
-        await game._effect(1, found, before, "earlier", None)
-        assert game.board.effect is not None
-        assert game.board.effect.clicked == "later"
 
     play(moves)
 
@@ -270,7 +254,7 @@ def test_a_click_that_is_not_learned_is_said(play: Play, monkeypatch: pytest.Mon
         found = await game.search(QUERY)
         await game.click(found["search"], LEARNING, found["lists"][0]["results"][0]["path"])
         await until(lambda: bool(game.board.faults))
-        assert game.said()["faults"] == [
+        assert game.state()["faults"] == [
             "what the last click did is not known: it was not learned in 0.1 s; is a learner at work?"
         ]
 
@@ -281,10 +265,10 @@ def test_another_ranker_beside_begins_without_the_numbers_of_the_last_one(play: 
     async def moves(game: Game) -> None:
         await game.compare("random")
         await game.simulate(60)
-        assert game.said()["success"]["beside"] is not None
-        assert any(value is not None for value in game.said()["curves"]["beside"])
+        assert game.state()["success"]["beside"] is not None
+        assert any(value is not None for value in game.state()["curves"]["beside"])
         await game.compare("dbgd-linear")
-        assert game.said()["success"]["beside"] is None
-        assert all(value is None for value in game.said()["curves"]["beside"])
+        assert game.state()["success"]["beside"] is None
+        assert all(value is None for value in game.state()["curves"]["beside"])
 
     play(moves)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from browser import Watched, watched
-from play_small import Played
+from helpers.browser import Watched, watched
+from helpers.play_small import Played
 from playwright.sync_api import Browser, Locator, Page, expect
 
 QUERY = "join pathname components"

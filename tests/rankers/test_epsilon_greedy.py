@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import small
+from helpers import small
 from oracles import network, preferences, updates
 
 PRIOR = np.linspace(0, 1, 9).astype(np.float32)

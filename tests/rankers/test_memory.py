@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import objective
 
 from perturank import simulation, storage

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import certainty, covariance, network, preferences
 
 from perturank.core import Array, Key, Query

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import network, objective, preferences
 
 from perturank.parts import linear_fit

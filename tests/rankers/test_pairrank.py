@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import certainty, covariance, objective, ordering, preferences
 
 from perturank.core import Query

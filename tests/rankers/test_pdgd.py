@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
+from helpers import small
 from oracles import network, preferences, updates
 
 from perturank.core import Interaction, Query

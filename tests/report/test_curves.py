@@ -6,7 +6,7 @@ import math
 import statistics
 
 import numpy as np
-from made_up import drawing, finding, outcome
+from helpers.made_up import drawing, finding, outcome
 from pytest import approx
 from scipy import stats
 

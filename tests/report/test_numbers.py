@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from made_up import drawing, finals, finding
+from helpers.made_up import drawing, finals, finding
 from pytest import approx
 from scipy import stats
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from helpers.made_up import USERS, drawing, finding, outcome
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import USERS, drawing, finding, outcome
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from pytest import approx, mark

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import drawing, finals, finding, outcome
+from helpers.made_up import drawing, finals, finding, outcome
 from rich.console import Console
 
 from perturank import report

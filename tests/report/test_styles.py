@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from made_up import finals, finding
+from helpers.made_up import finals, finding
 
 from perturank.experiments.experiment import Arm, Finding
 from perturank.report.styles import COLOURS, styles

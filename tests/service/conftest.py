@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from database import Database, binaries
+from helpers.database import Database, binaries
 
 from perturank.service.log import Log
 from perturank.service.log.postgres import PostgresLog

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_small import NOTHING, created, learned, spec
-from serving import is_running, rebuilding
+from helpers.service_small import NOTHING, created, learned, spec
+from helpers.serving import is_running, rebuilding
 
 from perturank.service import children
 from perturank.service.learner.replay import rebuild_version

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from clicking import DOCUMENTS, User, tally
+from helpers.clicking import DOCUMENTS, User, tally
+from helpers.serving import SPEC, Serving, all_ended
 from moved_clock import sitecustomize
-from serving import SPEC, Serving, all_ended
 
 DAY = 86_400  # seconds
 

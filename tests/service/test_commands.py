@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from service_small import created, learned, lived, spec
-from serving import run as as_process
+from helpers.service_small import created, learned, lived, spec
+from helpers.serving import run as as_process
 from typer.testing import CliRunner, Result
 
 from perturank import storage

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from clicking import DOCUMENTS, User, exported
-from serving import SPEC, Serving, all_ended, run
+from helpers.clicking import DOCUMENTS, User, exported
+from helpers.serving import SPEC, Serving, all_ended, run
 
 from perturank.service.http.background import DAMAGED
 from perturank.service.log.snapshots import version_name

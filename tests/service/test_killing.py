@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clicking import Say, Tally, User, tally
-from database import Database
-from serving import Serving, all_ended, children
+from helpers.clicking import Say, Tally, User, tally
+from helpers.database import Database
+from helpers.serving import Serving, all_ended, children
 
 NETWORK: dict[str, Any] = {"n_features": 5, "ranker": "p2neurrank", "settings": {"widths": [16, 16]}, "places": 4}
 BETWEEN_CHECKS = 10  # kills

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from clicking import Say
-from raw_bytes import GOOD_JSON, Attempt, answer, attempt, attempt_at_stream, request
-from serving import Serving
+from helpers.clicking import Say
+from helpers.raw_bytes import GOOD_JSON, Attempt, answer, attempt, attempt_at_stream, request
+from helpers.serving import Serving
 
 from perturank.service.http.dashboard import MOST_STREAMS
 

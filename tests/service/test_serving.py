@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from clicking import DOCUMENTS, User, exported, tally
-from service_small import rows
-from serving import SPEC, Serving, all_ended, children, is_running, rebuilding, run
+from helpers.clicking import DOCUMENTS, User, exported, tally
+from helpers.service_small import rows
+from helpers.serving import SPEC, Serving, all_ended, children, is_running, rebuilding, run
 
 from perturank.service.log.sqlite import SqliteLog
 

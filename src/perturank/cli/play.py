@@ -32,29 +32,30 @@ def play(
     """Search the documentation of Python in the browser, click, and watch the ranking learn."""
     began = time.monotonic()
     machine.pin_threads(1)
-    from perturank.play import corpus
-    from perturank.play.crowd import Habit
-    from perturank.play.playing import Playing, Wish
+    from perturank.play.corpus import load_documents
+    from perturank.play.server import PlayServer, PlaySettings
+    from perturank.play.simulated_users import Habit
 
     if (ends or as_json) and simulate is None:
         raise BadInput("--exit and --json are about simulated searches", "say how many: --simulate 2000")
     if as_json and not ends:
         raise BadInput("--json prints what came of the simulation", "add --exit, which stops after it")
-    wish = Wish(simulate, Habit(user, rate), beside, seed, port, ends, named_values(changes or [])).checked()
+    settings = PlaySettings(simulate, Habit(user, rate), beside, seed, port, ends, named_values(changes or []))
+    settings.check()
     with progress() as bar:
         task = bar.add_task("reading the library")
-        documents = corpus.library(lambda done, of: bar.update(task, completed=done, total=of))
-    playing = Playing(documents, wish, lambda text: typer.echo(text, err=as_json))
-    with _chosen(folder) as chosen:
-        playing.run(chosen)
-    if as_json and playing.outcome is not None:
-        outcome = playing.outcome
+        documents = load_documents(lambda done, of: bar.update(task, completed=done, total=of))
+    server = PlayServer(documents, settings, lambda text: typer.echo(text, err=as_json))
+    with _existing(folder) as chosen:
+        server.run(chosen)
+    if as_json and server.outcome is not None:
+        outcome = server.outcome
         seconds = round(time.monotonic() - began, 1)
         to_programs({"searches": outcome["searches"], "seconds": seconds} | outcome)
 
 
 @contextmanager
-def _chosen(folder: Path | None) -> Iterator[Path]:
+def _existing(folder: Path | None) -> Iterator[Path]:
     """Yield the folder, or one that is gone afterwards."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="perturank-play-") as passing:

@@ -120,13 +120,14 @@ class Way:
 
     def result_of(self, job: Job, on_progress: Callable[[int], None]) -> Result:
         """Return one run through the service, as plain values; each seed has a model of its own."""
-        from perturank import client, driving
+        from perturank import client
+        from perturank.remote_simulation import simulate_through
 
         plan = job.plan()
         with client.Client(self.url, os.environ.get("PERTURANK_KEY")) as served:
             model = f"{self.model}-{job.seed}"
-            driven = driving.drive(plan, served, model, in_step=self.in_step, on_progress=on_progress)
-        return _about(job, plan) | {"seed": job.seed, "through": self.url} | driven.as_dict(job.top)
+            run = simulate_through(plan, served, model, in_step=self.in_step, on_progress=on_progress)
+        return _about(job, plan) | {"seed": job.seed, "through": self.url} | run.as_dict(job.top)
 
 
 def result_of(job: Job, checkpoint: Path | None, on_progress: Callable[[int], None] | None = None) -> Result:

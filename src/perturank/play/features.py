@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perturank.play.corpus import Document
-from perturank.play.engine import Candidates, trigrams
-from perturank.play.words import pieces, terms
+from perturank.play.search_engine import Candidates, pieces, terms, trigrams
 
 BY_FIELD = ("whole", "name", "module", "summary", "text", "verbatim", "letters")
 HIGH_SCORE = 30.0  # of BM25: few queries reach it
@@ -57,13 +56,12 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Known:
+class DocumentTerms:
     """What is computed once of a document."""
 
     name: frozenset[str]
     module: frozenset[str]
     summary: frozenset[str]
-    text: tuple[str, ...]
     places: dict[str, int]  # of each term's first occurrence in the text
     neighbours: frozenset[tuple[str, str]]
     words: tuple[str, ...]  # of the name, as they are written
@@ -71,15 +69,14 @@ class Known:
     letters: frozenset[str]
 
 
-def known(document: Document) -> Known:
-    """Return what is asked of this document in every query."""
+def document_terms(document: Document) -> DocumentTerms:
+    """Return the terms of a document."""
     last = document.name.rpartition(".")[2] or document.module.rpartition(".")[2]
     text = tuple(terms(document.text))
-    return Known(
+    return DocumentTerms(
         frozenset(terms(last)),
         frozenset(terms(document.module)),
         frozenset(terms(document.summary)),
-        text,
         {term: place for place, term in reversed(list(enumerate(text)))},
         frozenset(itertools.pairwise(text)),
         tuple(pieces(last)),
@@ -92,23 +89,23 @@ class Features:
     """The features of a library's documents."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        self._known = [known(document) for document in documents]
+        self._terms = [document_terms(document) for document in documents]
         self._fixed = of_documents(documents)
 
     def of(self, candidates: Candidates) -> np.ndarray:
         """Return the candidates' features; [n, len(NAMES)]."""
         scores = np.stack([candidates.scores[field] for field in BY_FIELD], 1)
         relative = scores / np.maximum(scores.max(0, initial=0), 1e-6)
-        asked = Asked.of(candidates.query)
-        match = np.array([matched(asked, self._known[row]) for row in candidates.rows], np.float32)
-        length = np.full((len(candidates), 1), min(len(asked.terms), 8) / 8, np.float32)
-        match = match.reshape(len(candidates), len(OF_MATCH))
+        query = QueryTerms.of(candidates.query)
+        matches = np.array([match(query, self._terms[row]) for row in candidates.rows], np.float32)
+        length = np.full((len(candidates), 1), min(len(query.terms), 8) / 8, np.float32)
+        matches = matches.reshape(len(candidates), len(OF_MATCH))
         absolute = np.log1p(scores) / math.log1p(HIGH_SCORE)
-        return np.hstack([absolute, relative, match, self._fixed[candidates.rows], length]).astype(np.float32)
+        return np.hstack([absolute, relative, matches, self._fixed[candidates.rows], length]).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryTerms:
     """What is computed once of a query."""
 
     terms: tuple[str, ...]
@@ -119,8 +116,8 @@ class Asked:
     last: frozenset[str]
 
     @classmethod
-    def of(cls, query: str) -> Asked:
-        """Return what is asked of every document."""
+    def of(cls, query: str) -> QueryTerms:
+        """Return the terms of a query."""
         words = tuple(dict.fromkeys(pieces(query)))
         letters = frozenset(trigrams(query))
         last = frozenset(trigrams(words[-1])) if words else frozenset()
@@ -128,25 +125,25 @@ class Asked:
         return cls(tuple(dict.fromkeys(terms(query))), words, typed, "".join(words), letters, last)
 
 
-def matched(asked: Asked, about: Known) -> list[float]:
+def match(query: QueryTerms, document: DocumentTerms) -> list[float]:
     """Return how one document matches the query, in the order of OF_MATCH."""
-    wanted, n = set(asked.terms), max(len(asked.terms), 1)
-    pairs = list(itertools.pairwise(asked.terms))
-    first = min((about.places[term] for term in asked.terms if term in about.places), default=None)
+    wanted, n = set(query.terms), max(len(query.terms), 1)
+    pairs = list(itertools.pairwise(query.terms))
+    first = min((document.places[term] for term in query.terms if term in document.places), default=None)
     return [
-        len(wanted & about.name) / n,
-        len(wanted & about.module) / n,
-        len(wanted & about.summary) / n,
-        sum(term in about.places for term in asked.terms) / n,
-        len(wanted & about.name) / max(len(about.name), 1),
-        len(wanted & about.module) / max(len(about.module), 1),
-        len(wanted & about.summary) / max(len(about.summary), 1),
-        float(about.last in asked.typed),
-        float("".join(about.words) == asked.text),
-        _prefix(asked.words, about.words),
-        _shared(asked.letters, about.letters),
-        _shared(asked.last, about.letters),
-        sum(pair in about.neighbours for pair in pairs) / max(len(pairs), 1),
+        len(wanted & document.name) / n,
+        len(wanted & document.module) / n,
+        len(wanted & document.summary) / n,
+        sum(term in document.places for term in query.terms) / n,
+        len(wanted & document.name) / max(len(document.name), 1),
+        len(wanted & document.module) / max(len(document.module), 1),
+        len(wanted & document.summary) / max(len(document.summary), 1),
+        float(document.last in query.typed),
+        float("".join(document.words) == query.text),
+        _prefix(query.words, document.words),
+        _shared(query.letters, document.letters),
+        _shared(query.last, document.letters),
+        sum(pair in document.neighbours for pair in pairs) / max(len(pairs), 1),
         0.0 if first is None else 1 / (1 + first / 4),
     ]
 

@@ -13,25 +13,22 @@ from typing import Any
 
 from perturank.client import ServiceProblem
 from perturank.errors import BadInput
-from perturank.play import showing
-from perturank.play.board import Board, Effect
-from perturank.play.crowd import Crowd, Habit, Seen
-from perturank.play.lessons import lessons
-from perturank.play.models import LEARNING, beside
-from perturank.play.searching import Found, SearchBox, Standing
-from perturank.play.tally import BESIDE, clicked_places, uncertain_pairs
+from perturank.play.board import BESIDE, NO_EFFECT, Board, Effect, clicked_places, lessons, uncertain_pairs
+from perturank.play.corpus import Document
+from perturank.play.search_box import LEARNING, Library, Results, SearchBox, Standing, model_beside
+from perturank.play.search_engine import highlight, terms
+from perturank.play.simulated_users import Crowd, Habit, SimulatedSearch
 from perturank.service.log.refusals import NotKnown, Refused
 
 KEPT_SEARCHES = 500
-MOST_CHARACTERS = 200
+MOST_QUERY, MOST_SIGNATURE, MOST_SUMMARY = 200, 160, 240  # characters
 SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_TO_LEARN = 300.0  # on however busy a machine
 PERSON = "you"
 NOBODY_SEARCHES = "the simulated users have stopped"
-NO_EFFECT = "what the last click did is not known"
 LEARNED_ALREADY = 409  # another document of the list was clicked before
 
-lines = logging.getLogger("perturank.play")
+log = logging.getLogger("perturank.play")
 
 
 class Game:
@@ -39,22 +36,22 @@ class Game:
 
     def __init__(self, box: SearchBox, seed: int) -> None:
         self.box, self.board = box, Board()
-        self.crowd = Crowd(box, seed, self._seen)
-        self._found: OrderedDict[str, Found] = OrderedDict()
+        self.crowd = Crowd(box, seed, self._record)
+        self._found: OrderedDict[str, Results] = OrderedDict()
         self._searching: asyncio.Task[None] | None = None  # the crowd's, and nothing else
         self._after: set[asyncio.Task[None]] = set()  # what is to end before the game does
-        self._clicks, self._newest = itertools.count(1), 0  # of whose effects the newest is shown
+        self._clicks = itertools.count(1)
         self._last_lesson = 0.0
 
     async def search(self, query: str) -> dict[str, Any]:
         """Return the lists for what a person typed."""
-        if len(query) > MOST_CHARACTERS:
-            raise Refused(f"the query has {len(query)} characters", f"use at most {MOST_CHARACTERS}")
+        if len(query) > MOST_QUERY:
+            raise Refused(f"the query has {len(query)} characters", f"use at most {MOST_QUERY}")
         found, name = await self.box.search(query, PERSON), secrets.token_urlsafe(9)
         self._found[name] = found
         while len(self._found) > KEPT_SEARCHES:
             self._found.popitem(last=False)
-        return showing.shown(self.box.library, found, name)
+        return describe_results(self.box.library, found, name)
 
     async def click(self, name: str, model: str, path: str) -> dict[str, Any]:
         """Teach the model that a person prefers this document; return what that says."""
@@ -65,17 +62,17 @@ class Game:
         if path not in shown:
             raise Refused(f"{path!r} was not in this list", "click what was shown")
         before = await self.box.standing(found.question, model)
-        status = await self._clicked(found, model, path)
+        status = await self._send_click(found, model, path)
         taught = lessons(self.box.settings[model], shown, [path], found.query, PERSON)
         if model == LEARNING and status == "recorded":
             self.board.tally.curves.add(clicked_places(shown, [path]) | uncertain_pairs(before.uncertain))
-            self.board.learned_from(taught)
+            self.board.add_lessons(taught)
             over = next((each for each in reversed(shown[: shown.index(path)])), None)
             over = over or (taught[0].loser if taught else None)
-            self._follow(self._effect(next(self._clicks), found, before, path, over))
+            self._start(self._show_effect(next(self._clicks), found, before, path, over))
         return {"status": status, "version": before.version, "lessons": [[each.winner, each.loser] for each in taught]}
 
-    async def _clicked(self, found: Found, model: str, path: str) -> str:
+    async def _send_click(self, found: Results, model: str, path: str) -> str:
         try:
             return await self.box.click(found, model, [path])
         except ServiceProblem as problem:
@@ -83,7 +80,7 @@ class Game:
                 raise
             raise Refused("another document of this list was clicked before", "search again") from None
 
-    async def _effect(self, number: int, found: Found, before: Standing, path: str, over: str | None) -> None:
+    async def _show_effect(self, number: int, found: Results, before: Standing, path: str, over: str | None) -> None:
         """Show what the click has done to its own query, once it is learned."""
         # Where others click too, the next version may have been under way before this click.
         rises = 2 if self.board.simulating else 1
@@ -94,18 +91,14 @@ class Game:
             after = await self.box.standing(found.question)
         if after.version == before.version:
             raise BadInput(f"it was not learned in {SECONDS_TO_LEARN:g} s", "is a learner at work?")
-        if number > self._newest:  # a later click may have been learned in the same version, and seen sooner
-            self._newest = number
-            self.board.effect = Effect(found.query, path, over, before, after)
-            self.board.faults.pop(NO_EFFECT, None)
-            self.board.changed()
+        self.board.show_effect(number, Effect(found.query, path, over, before, after))
 
-    def _follow(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._after.add(task)
-        task.add_done_callback(self._followed)
+        task.add_done_callback(self._finish)
 
-    def _followed(self, task: asyncio.Task[None]) -> None:
+    def _finish(self, task: asyncio.Task[None]) -> None:
         self._after.discard(task)
         self._show_failure(NO_EFFECT, task)
 
@@ -113,20 +106,21 @@ class Game:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             why = first_of(error)
-            lines.error("%s: %s", what, why, exc_info=None if isinstance(why, BadInput) else why)
+            log.error("%s: %s", what, why, exc_info=None if isinstance(why, BadInput) else why)
             self.board.faults[what] = str(why) or type(why).__name__
-            self.board.changed()
+            self.board.notify()
 
-    def users(self, on: bool, habit: Habit) -> None:
+    def set_users(self, on: bool, habit: Habit) -> None:
         """Let simulated users search like this from now on, or stop them."""
-        self.crowd.habit = habit.checked()
+        habit.check()
+        self.crowd.habit = habit
         if on and not self.board.simulating:
             self._begin(None)
         elif not on and self._searching is not None:
             self._searching.cancel()
             self._after.add(self._searching)
-            self._ended(self._searching)  # here and now: whoever switches them on again need not wait for its end
-        self.board.changed()
+            self._end(self._searching)  # here and now: whoever switches them on again need not wait for its end
+        self.board.notify()
 
     async def simulate(self, n: int) -> None:
         """Let the crowd search n times, or until it is switched off; its failure is raised."""
@@ -139,13 +133,13 @@ class Game:
         self.board.simulating, self.board.left = True, n
         self.board.faults.pop(NOBODY_SEARCHES, None)
         self._searching = asyncio.create_task(self.crowd.search(n))
-        self._searching.add_done_callback(self._ended)
+        self._searching.add_done_callback(self._end)
         return self._searching
 
-    def _ended(self, searching: asyncio.Task[None]) -> None:
+    def _end(self, searching: asyncio.Task[None]) -> None:
         if searching is self._searching:
             self._searching, self.board.simulating, self.board.left = None, False, None
-            self.board.changed()
+            self.board.notify()
         if searching.done():
             self._after.discard(searching)
             self._show_failure(NOBODY_SEARCHES, searching)
@@ -156,11 +150,11 @@ class Game:
         await self.box.compare(ranker)
         if ranker != before:
             self.board.tally.forget_beside()
-        self.board.changed()
+        self.board.notify()
 
-    def _seen(self, seen: Seen) -> None:
+    def _record(self, seen: SimulatedSearch) -> None:
         ranks = dict(seen.ranks)
-        if self.box.beside is None or beside(self.box.beside) not in seen.found.lists:
+        if self.box.beside is None or model_beside(self.box.beside) not in seen.found.lists:
             ranks.pop(BESIDE, None)  # of a ranker that stood there when the search began
         self.board.tally.known_item(ranks, seen.more)
         if self.board.left is not None:
@@ -169,23 +163,23 @@ class Game:
             self._last_lesson = time.monotonic()
             shown = seen.found.lists[LEARNING].ids
             taught = lessons(self.box.settings[LEARNING], shown, seen.clicked, seen.search.words, self.crowd.habit.user)
-            self.board.learned_from(taught[:1])
-        self.board.changed()
+            self.board.add_lessons(taught[:1])
+        self.board.notify()
 
-    async def look(self) -> None:
+    async def follow_version(self) -> None:
         """Keep the version on the board true, for as long as the service runs."""
         while True:
             version = int((await self.box.client.model(LEARNING))["version"])
             if version != self.board.version:
                 self.board.version = version
-                self.board.changed()
+                self.board.notify()
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
-    def said(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Return the state as JSON values."""
         habit = self.crowd.habit
         about = {"user": habit.user, "rate": habit.rate, "beside": self.box.beside}
-        return self.board.said() | about | {"documents": len(self.box.library.documents)}
+        return self.board.as_dict() | about | {"documents": len(self.box.library.documents)}
 
     async def close(self) -> None:
         """End everything that was started here."""
@@ -199,3 +193,38 @@ class Game:
 def first_of(error: BaseException) -> BaseException:
     """Return the error itself, or the first of several that came together."""
     return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def describe_results(library: Library, found: Results, name: str) -> dict[str, Any]:
+    """Return one search with the lists of all models, best first; `name` is what a click has to say."""
+    wanted = frozenset(terms(found.query))
+    by_bm25 = {path: place for place, path in enumerate(found.question.ids, 1)}
+
+    def result(path: str, certain: bool) -> dict[str, Any]:
+        document = library.documents[library.rows[path]]
+        return describe_document(document, wanted) | {"path": path, "certain": certain, "bm25": by_bm25[path]}
+
+    lists = [
+        {
+            "model": model,
+            "version": each.version,
+            "results": [result(path, certain) for path, certain in zip(each.ids, each.certain, strict=True)],
+        }
+        for model, each in found.lists.items()
+    ]
+    return {"search": name, "query": found.query, "candidates": len(found.question.ids), "lists": lists}
+
+
+def describe_document(document: Document, wanted: frozenset[str]) -> dict[str, Any]:
+    """Return a document as a result: its name and first lines in parts, those that match marked."""
+    return {
+        "title": highlight(document.path, wanted),
+        "kind": document.kind,
+        "signature": _cut(document.signature, MOST_SIGNATURE),
+        "lines": highlight(_cut(document.summary, MOST_SUMMARY), wanted),
+    }
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the text, or its beginning up to a word's end."""
+    return text if len(text) <= most else f"{text[: text.rfind(' ', most // 2, most)]} …"

@@ -80,7 +80,7 @@ def test_addresses_that_have_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     for number in range(100):
         now += 1
         ring.admit(None, "serve", "m", f"10.0.0.{number}")
-    assert len(ring._buckets) <= 11
+    assert len(ring.buckets) <= 11
 
 
 def test_a_bucket_fills_at_the_keys_rate(file: Path) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from service_small import N_FEATURES, PLACES, created, learned, rows, spec
-from service_small import lived as shown_and_clicked
+from helpers.service_small import N_FEATURES, PLACES, created, learned, rows, spec
+from helpers.service_small import lived as shown_and_clicked
 from starlette.testclient import TestClient
 
 from perturank.service.http.background import Sampler

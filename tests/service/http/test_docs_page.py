@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from browser import chromium, watched
+from helpers.browser import chromium, watched
 from starlette.testclient import TestClient
 
 from perturank.service.http.docs_page import page

@@ -11,9 +11,9 @@ import jax
 import msgspec
 import numpy as np
 import pytest
-import small
-from service_small import rows
-from serving import rebuilding
+from helpers import small
+from helpers.service_small import rows
+from helpers.serving import rebuilding
 from starlette.testclient import TestClient
 
 from perturank import storage
@@ -372,7 +372,7 @@ def test_a_damaged_version_gives_way_to_the_one_before_it(
 ) -> None:
     learner = learned(http, service, 1)
     click(http)
-    with service._reading:  # nobody looks before it is damaged
+    with service.reading:  # nobody looks before it is damaged
         learner.step()
         name = snapshots.version_name("m", 2)
         content = service.log.stored(name)

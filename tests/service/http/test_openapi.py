@@ -11,14 +11,14 @@ import httpx
 import msgspec
 import pytest
 import schemathesis
-from clicking import Say
+from helpers.clicking import Say
+from helpers.serving import Serving
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, Config, GenerationMode
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance, response_schema_conformance
 from schemathesis.transport.serialization import Binary
-from serving import Serving
 
 from perturank.service.http.openapi import document
 from perturank.service.http.routes import ROUTES

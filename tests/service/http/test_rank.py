@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 import numpy as np
 import pytest
-from service_small import rows
+from helpers.service_small import rows
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient

@@ -40,7 +40,7 @@ def test_a_learner_that_cannot_be_started_is_tried_again_ever_more_seldom(
     monkeypatch.setattr(server, "SECONDS_TO_START_AGAIN", 0.01)
     monkeypatch.setattr(server, "MOST_SECONDS_TO_START_AGAIN", 0.03)
     with caplog.at_level(logging.ERROR):
-        server._keep_learning(ServeSettings(), stopping)
+        server.keep_learning(ServeSettings(), stopping)
     assert len(started) == 4
     said = [record.getMessage() for record in caplog.records]
     assert [each.rpartition(" in ")[2] for each in said] == ["0.01 seconds", "0.02 seconds", "0.03 seconds"]

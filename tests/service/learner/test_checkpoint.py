@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-import small
-from service_small import (
+from helpers import small
+from helpers.service_small import (
     append,
     bits,
     clicked,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from service_small import (
+from helpers.service_small import (
     NOTHING,
     bits,
     clicked,

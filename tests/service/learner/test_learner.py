@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-import small
-from service_small import (
+from helpers import small
+from helpers.service_small import (
     PLACES,
     append,
     bits,

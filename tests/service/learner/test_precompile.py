@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from service_small import created, lived, spec
+from helpers.service_small import created, lived, spec
 
 from perturank.service.learner import update
 from perturank.service.learner.learner import Learner

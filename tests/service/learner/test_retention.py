@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from service_small import (
+from helpers.service_small import (
     NOTHING,
     append,
     bits,

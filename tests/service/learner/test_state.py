@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from service_small import impression
+from helpers.service_small import impression
 
 from perturank.service.learner.state import Completed, Tracker
 from perturank.service.log.ids import fresh

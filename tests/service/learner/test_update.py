@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-import small
-from service_small import N_FEATURES, PLACES, impression, rows, spec
+from helpers import small
+from helpers.service_small import N_FEATURES, PLACES, impression, rows, spec
 
 from perturank.core import Query
 from perturank.service.learner import update

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from service_small import clicked, created, impression, learned, lived, shown, spec
+from helpers.service_small import clicked, created, impression, learned, lived, shown, spec
 
 from perturank.service.learner import retention, verify
 from perturank.service.learner.learner import Learner

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import small
+from helpers import small
 
 from perturank import catalogue, storage
 from perturank.service.log import changes, snapshots

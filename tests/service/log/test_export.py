@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from service_small import clicked, created, impression, shown, spec
+from helpers.service_small import clicked, created, impression, shown, spec
 
 from perturank.service.learner.learner import Learner
 from perturank.service.log import Log

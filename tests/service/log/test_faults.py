@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from helpers.service_small import created, impression, lived, shown, spec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from service_small import created, impression, lived, shown, spec
 
 from perturank.errors import BadInput
 from perturank.service.learner.checkpoint import load

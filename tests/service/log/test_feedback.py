@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from service_small import created, impression, shown
+from helpers.service_small import created, impression, shown
 
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows, give_feedback, through

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pytest
-from service_small import IDS, shown
+from helpers.service_small import IDS, shown
 
 from perturank.service.log import Log, Transaction
 from perturank.service.log.feedback import give_feedback

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from service_small import created, impression, shown, spec
+from helpers.service_small import created, impression, shown, spec
 
 from perturank.service.log import Log
 from perturank.service.log.records import Changed, Closed, Entry, Feedback, Pinned

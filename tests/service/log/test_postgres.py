@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from database import Database
-from service_small import created, lived, shown, spec
+from helpers.database import Database
+from helpers.service_small import created, lived, shown, spec
 
 from perturank.errors import BadInput
 from perturank.service.learner.lead import EPOCH, Superseded

@@ -5,10 +5,10 @@ import math
 import jax
 import numpy as np
 import pytest
-import small
+from helpers import small
+from helpers.service_small import created, learned, lived, spec
 from hypothesis import given
 from hypothesis import strategies as st
-from service_small import created, learned, lived, spec
 
 from perturank.catalogue import rankers
 from perturank.service.learner.learner import Learner

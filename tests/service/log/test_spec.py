@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from service_small import N_FEATURES, PLACES, append, bits, created, learned, spec
+from helpers.service_small import N_FEATURES, PLACES, append, bits, created, learned, spec
 
 from perturank.catalogue import published
 from perturank.service.learner.replay import matches_stored, rebuild

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from service_small import impression
+from helpers.service_small import impression
 
 from perturank.errors import BadInput
 from perturank.service.log import open_log

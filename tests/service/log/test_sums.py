@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import psycopg
 import pytest
-from service_small import clicked, created, impression, shown
+from helpers.service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log, open_log
 from perturank.service.log.sqlite import SqliteLog

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from service_small import created, shown, spec
+from helpers.service_small import created, shown, spec
 
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Batch, Pinned, Snapshot

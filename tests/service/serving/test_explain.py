@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from service_small import PLACES, impression, rows, spec
+from helpers.service_small import PLACES, impression, rows, spec
 
 from perturank.catalogue import rankers
 from perturank.parts import scoring

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service_small import request, rows
+from helpers.service_small import request, rows
 
 from perturank.service.log import Log
 from perturank.service.serving.service import Service

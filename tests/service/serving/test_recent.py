@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from service_small import request
+from helpers.service_small import request
 
 from perturank.service.http.app import Parts
 from perturank.service.log import Log

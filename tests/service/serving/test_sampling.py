@@ -9,8 +9,8 @@ from collections import Counter
 
 import msgspec
 import pytest
-import small
-from service_small import PLACES, impression, rows, spec
+from helpers import small
+from helpers.service_small import PLACES, impression, rows, spec
 
 from perturank.service.serving.explain import explored
 from perturank.service.serving.sampling import MOST_PROGRAMS, Flat, Listed, _log_propensity, listed

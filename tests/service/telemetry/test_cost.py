@@ -7,10 +7,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from helpers.service_small import impression
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import exploration as oracle
-from service_small import impression
 
 from perturank.service.log.records import Impression, log_probability, probability
 from perturank.service.log.sums import Amounts, merge

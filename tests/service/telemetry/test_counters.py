@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from service_small import clicked, created, impression, shown
+from helpers.service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows

@@ -95,7 +95,7 @@ class Keyring:
         self._seen = None if file is None else _stamp(file)  # before it is read: what changes meanwhile is read again
         self._keys = None if file is None else read_keys(file)
         self._looked, self._is_broken = clock(), False
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self.buckets: dict[str, tuple[float, float]] = {}
 
     @property
     def asks(self) -> bool:
@@ -145,13 +145,13 @@ class Keyring:
     def _count(self, who: str) -> None:
         """Take one from a key's or an address's bucket, which fills at the rate and holds a second's worth."""
         now, most = self._clock(), max(1.0, self._rate)
-        if len(self._buckets) > MOST_BUCKETS:  # one that was not touched for that long is full, as a new one is
-            self._buckets = {k: held for k, held in self._buckets.items() if now - held[1] < most / self._rate}
-        left, at = self._buckets.get(who, (most, now))
+        if len(self.buckets) > MOST_BUCKETS:  # one that was not touched for that long is full, as a new one is
+            self.buckets = {k: held for k, held in self.buckets.items() if now - held[1] < most / self._rate}
+        left, at = self.buckets.get(who, (most, now))
         left = min(most, left + (now - at) * self._rate)
         if left < 1:
             raise TooMany(f"{who} sent more than {self._rate:g} requests a second", "wait a moment")
-        self._buckets[who] = (left - 1, now)
+        self.buckets[who] = (left - 1, now)
 
 
 def check_local(headers: Mapping[str, str]) -> None:

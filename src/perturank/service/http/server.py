@@ -122,7 +122,7 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
         yield
         return
     stopping = threading.Event()
-    keeper = threading.Thread(target=_keep_learning, args=(settings, stopping), daemon=True)
+    keeper = threading.Thread(target=keep_learning, args=(settings, stopping), daemon=True)
     keeper.start()
     try:
         yield
@@ -131,7 +131,7 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
         keeper.join()
 
 
-def _keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
+def keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
     """Start a learner, and another one when it dies, or when none could be started."""
     words = ["learn"]
     words += [] if settings.keep is None else ["--keep", settings.keep]

@@ -50,7 +50,7 @@ class Service:
         self.host = Host(log, settings.documents)
         self.windows = Windows()
         self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
-        self._reading, self._closed = threading.RLock(), False
+        self.reading, self._closed = threading.RLock(), False  # whoever holds the lock keeps others from refreshing
         self._files = VersionFiles(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
@@ -59,7 +59,7 @@ class Service:
 
     def refresh(self) -> None:
         """Take in what others wrote."""
-        with self._reading:
+        with self.reading:
             if not self._closed:
                 self.host.refresh()
                 self._tail = self.log.tail()
@@ -219,7 +219,7 @@ class Service:
     def close(self) -> None:
         """Finish what is under way; nobody reads the log any more, so that it can be closed."""
         self.committer.close()
-        with self._reading:
+        with self.reading:
             self._closed = True
 
 

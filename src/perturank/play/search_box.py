@@ -5,15 +5,95 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from perturank.catalogue import rankers
 from perturank.client import AsyncClient, Place, ShownList
-from perturank.play.library import Library, Question
-from perturank.play.models import LEARNING, RANKER, SETTINGS, beside, spec
+from perturank.errors import unknown
+from perturank.play.corpus import Document
+from perturank.play.features import NAMES, Features
+from perturank.play.search_engine import MOST, Candidates, SearchEngine
+
+LEARNING = "library"  # the model that learns; another may be put beside it
+RANKER = "p2headrank"
+SETTINGS: dict[str, Any] = {  # so that a few clicks show: see docs/play.md
+    "loss": "symmetric",
+    "n_steps": 8,
+    "l2": 0.3,
+    "l2_output": 3.0,
+    "l2_hidden": 0.3,
+    "noise_std": 0.03,
+    "early_noise": 1.0,
+    "floor": 0.0,
+}
+PLACES = 10
+PRIOR = 12.0  # how far the first of BM25's list is above a document that does not match
+
+
+def model_spec(ranker: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return the body of PUT /v1/models/{model}."""
+    return {
+        "n_features": len(NAMES),
+        "ranker": ranker,
+        "settings": settings,
+        "features": [{"name": name} for name in NAMES],
+        "places": PLACES,
+        "seed": seed,
+    }
+
+
+def model_beside(ranker: str) -> str:
+    """Return the name of the model of a ranker that is put beside; a ranker that does not exist is refused."""
+    if ranker not in rankers():
+        raise unknown("ranker", ranker, rankers())
+    return f"{LEARNING}-beside-{ranker}"
 
 
 @dataclass(frozen=True)
-class Found:
+class Question:
+    """A query with everything the ranker is told of it, in BM25's order: features [n, d] and prior [n]."""
+
+    candidates: Candidates
+    features: np.ndarray
+    prior: np.ndarray
+    ids: list[str]
+
+
+class Library:
+    """The documents, with their search engine and their features: everything that is known before the first click."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.documents = list(documents)
+        self._engine, self._features = SearchEngine(documents), Features(documents)
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The row of each document by its path."""
+        return {document.path: row for row, document in enumerate(self.documents)}
+
+    def bm25_place(self, query: str, row: int) -> int:
+        """Return where BM25 has a document, from 0; one that is not a candidate stands last."""
+        found = np.flatnonzero(self._engine.best(query) == row)
+        return int(found[0]) if found.size else MOST
+
+    def question(self, query: str) -> Question:
+        """Return the candidates for this query, best first by BM25, as the ranker is told of them."""
+        found = self._engine.candidates(query)
+        ids = [self.documents[row].path for row in found.rows]
+        return Question(found, self._features.of(found), prior(found), ids)
+
+
+def prior(candidates: Candidates) -> np.ndarray:
+    """Return BM25 of the whole text as scores for the ranker to begin with: 0 to PRIOR, in BM25's order; [n]."""
+    scores = candidates.scores["whole"]
+    return np.asarray(PRIOR * scores / max(float(scores.max(initial=0)), 1e-6), np.float32)
+
+
+@dataclass(frozen=True)
+class Results:
     """The lists of one search, by model: the learning one's first."""
 
     query: str
@@ -52,36 +132,36 @@ class SearchBox:
     @property
     def models(self) -> list[str]:
         """The models that are asked, the learning one first."""
-        return [LEARNING] if self.beside is None else [LEARNING, beside(self.beside)]
+        return [LEARNING] if self.beside is None else [LEARNING, model_beside(self.beside)]
 
     async def open(self) -> None:
         """Make the learning model; one that is there already goes on."""
-        await self._make(LEARNING, spec(RANKER, self._settings, self._seed))
+        await self._put(LEARNING, model_spec(RANKER, self._settings, self._seed))
 
     async def compare(self, ranker: str | None) -> None:
         """Put another ranker beside the learning one; None: none."""
         if ranker is not None:
-            await self._make(beside(ranker), spec(ranker, {}, self._seed))
+            await self._put(model_beside(ranker), model_spec(ranker, {}, self._seed))
         self.beside = ranker
 
-    async def _make(self, model: str, words: dict[str, Any]) -> None:
-        made = await self.client.put_model(model, **words)
+    async def _put(self, model: str, spec: dict[str, Any]) -> None:
+        made = await self.client.put_model(model, **spec)
         self.settings[model] = made["spec"].get("settings", {})  # random lists have none
 
-    async def search(self, query: str, source: str) -> Found:
+    async def search(self, query: str, source: str) -> Results:
         """Return each model's list for this query; no candidate, no list."""
         question, models = self.library.question(query), self.models
         if not question.ids:
-            return Found(query, question, {})
+            return Results(query, question, {})
         asked = [
             self.client.rank_arrays(
                 question.ids, question.features, question.prior, model=model, source=source, query=query
             )
             for model in models
         ]
-        return Found(query, question, dict(zip(models, await asyncio.gather(*asked), strict=True)))
+        return Results(query, question, dict(zip(models, await asyncio.gather(*asked), strict=True)))
 
-    async def click(self, found: Found, model: str, paths: Sequence[str]) -> str:
+    async def click(self, found: Results, model: str, paths: Sequence[str]) -> str:
         """Return what the service made of the clicks on one of the lists."""
         return await self.client.feedback(found.lists[model].impression, paths, model=model)
 
@@ -94,7 +174,7 @@ class SearchBox:
         paths, scores = [each["id"] for each in ranking], [each["score"] for each in ranking]
         return Standing(answer["version"], paths, scores, _uncertain(ranking))
 
-    async def learned(self, model: str = LEARNING) -> int:
+    async def n_learned(self, model: str = LEARNING) -> int:
         """Return how many lists the served version has learned from."""
         return int((await self.client.model(model))["learned"])
 

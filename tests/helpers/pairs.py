@@ -8,8 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import small
 
+from helpers import small
 from perturank.core import Query
 from perturank.parts.history import History
 from perturank.parts.preferences import Pairs

@@ -1,26 +1,31 @@
-"""A simulated user in front of a real service."""
+"""A simulation through a real service."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from serving import Serving, run
+from helpers.serving import Serving, run
 
 from perturank import clicks, datasets
 from perturank.catalogue import published
 from perturank.client import Client
-from perturank.driving import drive
 from perturank.errors import BadInput
+from perturank.remote_simulation import simulate_through
 from perturank.simulation import Plan, simulate
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    serving = Serving(tmp_path_factory.mktemp("driven"), PERTURANK_DOCUMENTS="64", PERTURANK_COMPILE_FIRST="false")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    started = Serving(tmp_path_factory.mktemp("service"), PERTURANK_DOCUMENTS="64", PERTURANK_COMPILE_FIRST="false")
+    yield started
+    assert started.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def client(serving: Serving) -> Iterator[Client]:
     with serving.client(timeout=60.0) as client:
         yield client
-    assert serving.stop() == 0
 
 
 def plan(ranker: str, batch: int = 1, seed: int = 1, data: str = "synthetic-linear", who: str = "navigational") -> Plan:
@@ -43,7 +48,7 @@ def test_in_step_with_the_service_a_run_goes_through_the_lists_of_the_simulation
     client: Client, ranker: str, data: str, who: str
 ) -> None:
     own = plan(ranker, batch=5, seed=3, data=data, who=who)
-    here, there = simulate(own), drive(own, client, f"in-step-{ranker}-{data.partition(':')[0]}-{who}")
+    here, there = simulate(own), simulate_through(own, client, f"in-step-{ranker}-{data.partition(':')[0]}-{who}")
     assert there.ndcgs == pytest.approx(here.ndcgs, abs=1e-6)
     for mine, its in zip(here.checkpoints, there.checkpoints, strict=True):
         assert its.round == mine.round
@@ -53,23 +58,23 @@ def test_in_step_with_the_service_a_run_goes_through_the_lists_of_the_simulation
 
 
 def test_a_run_that_does_not_wait_ends_all_the_same(client: Client) -> None:
-    driven = drive(plan("pdgd-linear"), client, "on-its-own", in_step=False)
-    assert len(driven.ndcgs) == 20
-    assert all(behind >= 0 for behind in driven.behind)
-    assert driven.as_dict(10)["checkpoints"][-1]["round"] == 20
+    run_through = simulate_through(plan("pdgd-linear"), client, "on-its-own", in_step=False)
+    assert len(run_through.ndcgs) == 20
+    assert all(behind >= 0 for behind in run_through.behind)
+    assert run_through.as_dict(10)["checkpoints"][-1]["round"] == 20
 
 
 def test_a_model_that_has_learned_before_is_refused(client: Client) -> None:
-    drive(plan("pdgd-linear"), client, "used")
+    simulate_through(plan("pdgd-linear"), client, "used")
     with pytest.raises(BadInput, match="has learned from 20 lists"):
-        drive(plan("pdgd-linear"), client, "used")
+        simulate_through(plan("pdgd-linear"), client, "used")
 
 
-def test_the_command_says_the_same_of_a_run_through_a_service(client: Client) -> None:
+def test_the_command_says_the_same_of_a_run_through_a_service(serving: Serving) -> None:
     words = ("simulate", "--ranker", "pdgd-linear", "--data", "synthetic-linear", "--rounds", "10", "--json")
-    through = run(*words, "--through", str(client._url), "--model", "typed")
+    through = run(*words, "--through", serving.url, "--model", "typed")
     assert through.returncode == 0, through.stderr
     assert '"through"' in through.stdout
-    refused = run(*words, "--through", str(client._url), "--jobs", "2")
+    refused = run(*words, "--through", serving.url, "--jobs", "2")
     assert refused.returncode == 2
     assert "without --checkpoint and --jobs" in refused.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from play_small import COMMAND, SMALL, Played
+from helpers.play_small import COMMAND, SMALL, Played
 from typer.testing import CliRunner
 
 from perturank.cli import app

@@ -4,17 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from play_small import DOCUMENTS
+from helpers.play_small import DOCUMENTS
 
-from perturank.play.engine import Engine, Index
+from perturank.play.search_engine import Index, SearchEngine
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(DOCUMENTS)
+def engine() -> SearchEngine:
+    return SearchEngine(DOCUMENTS)
 
 
-def names(engine: Engine, query: str) -> list[str]:
+def names(engine: SearchEngine, query: str) -> list[str]:
     return [DOCUMENTS[row].path for row in engine.candidates(query).rows]
 
 
@@ -27,21 +27,21 @@ def test_bm25_is_lucenes_formula() -> None:
     np.testing.assert_allclose(scores, [expected, 0, 0], rtol=1e-5)
 
 
-def test_candidates_come_best_first_and_words_match_by_their_stems(engine: Engine) -> None:
+def test_candidates_come_best_first_and_words_match_by_their_stems(engine: SearchEngine) -> None:
     found = engine.candidates("joining pathnames")
     assert {DOCUMENTS[row].path for row in found.rows[:2]} == {"os.path.join", "ntpath.join"}
     assert (np.diff(found.scores["whole"]) <= 0).all()
 
 
-def test_a_misspelt_name_is_found_by_its_letters(engine: Engine) -> None:
+def test_a_misspelt_name_is_found_by_its_letters(engine: SearchEngine) -> None:
     assert names(engine, "heapqush")[0] == "heapq.heappush"
 
 
-def test_what_has_nothing_in_common_with_any_document_finds_nothing(engine: Engine) -> None:
+def test_what_has_nothing_in_common_with_any_document_finds_nothing(engine: SearchEngine) -> None:
     assert names(engine, "zzz") == []
     assert names(engine, "") == []
     assert names(engine, "<>&\x00\U0001f600") == []
 
 
-def test_no_more_candidates_than_asked_for(engine: Engine) -> None:
+def test_no_more_candidates_than_asked_for(engine: SearchEngine) -> None:
     assert len(engine.candidates("join", most=2)) == 2

@@ -4,16 +4,16 @@ import itertools
 from collections import Counter
 
 import numpy as np
-from play_small import document
+from helpers.play_small import document
 
 from perturank.clicks import user
-from perturank.play.known_items import ALIAS, EQUALLY_HARD, NAMESAKE, WANTED, KnownItems, Search, dealt, other_form
-from perturank.play.library import Library
-from perturank.play.words import STOP_WORDS, pieces, stem
+from perturank.play.search_box import Library
+from perturank.play.search_engine import STOP_WORDS, pieces, stem
+from perturank.play.simulated_users import ALIAS, EQUALLY_HARD, NAMESAKE, WANTED, KnownItems, Search, deal, other_form
 
 
 def some(library: Library, n: int, seed: int = 1) -> list[Search]:
-    return list(itertools.islice(library.items.searches(seed), n))
+    return list(itertools.islice(KnownItems(library.documents).searches(seed), n))
 
 
 def test_a_seed_decides_what_is_searched(library: Library) -> None:
@@ -38,16 +38,17 @@ def test_people_look_for_what_programs_use(library: Library) -> None:
 
 
 def test_the_wanted_document_serves_best_then_its_alias_then_a_namesake(library: Library) -> None:
+    items = KnownItems(library.documents)
     rows = [library.rows[path] for path in ("os.path.join", "ntpath.join", "threading.Thread.join", "json.dumps")]
-    assert library.items.grades(rows[0], rows).tolist() == [WANTED, ALIAS, NAMESAKE, 0]
-    user("perfect", WANTED + 1).check(library.items.grades(rows[0], rows))
+    assert items.grades(rows[0], rows).tolist() == [WANTED, ALIAS, NAMESAKE, 0]
+    user("perfect", WANTED + 1).check(items.grades(rows[0], rows))
 
 
 def test_any_two_hundred_in_a_row_are_equally_hard_and_none_is_lost(library: Library) -> None:
     chance = np.random.default_rng(0)
     hardness = chance.integers(0, 50, 2000)
     given = [Search(str(i), int(hard)) for i, hard in enumerate(hardness)]
-    got = list(itertools.islice(dealt(iter(given), lambda each: each.wanted, np.random.default_rng(1)), 2000))
+    got = list(itertools.islice(deal(iter(given), lambda each: each.wanted, np.random.default_rng(1)), 2000))
     assert sorted(got, key=lambda each: int(each.words)) == given
     means = np.array([each.wanted for each in got]).reshape(-1, EQUALLY_HARD).mean(1)
     assert np.ptp(means) < 0.5

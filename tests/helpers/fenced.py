@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PART = re.compile(
     r"(?P<comment><!--(?P<said>.*?)-->)"
     r"|^(?P<indent>[ >]*)(?P<fence>`{3,}|~{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^[ >]*(?P=fence)[ ]*$"

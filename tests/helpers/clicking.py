@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from service_small import rows
-from serving import run
 
+from helpers.service_small import rows
+from helpers.serving import run
 from perturank import Client
 from perturank.client import ServiceProblem
 

@@ -1,6 +1,6 @@
 """A program of its own: imports the standard library module by module and writes what it documents, as JSON lines.
 
-It is started alone (`python -I -S gathering.py`), since importing everything has side effects that no
+`corpus` starts it alone (`python -I -S stdlib_reader.py`), since importing everything has side effects that no
 server should have; it imports nothing but the standard library itself.
 """
 
@@ -13,7 +13,7 @@ import os
 import pkgutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, TextIO
 
@@ -28,36 +28,31 @@ def module_names() -> list[str]:
     found = []
     for name in sorted(sys.stdlib_module_names):
         if not name.startswith("_") and name not in LEFT_OUT:
-            found += [name, *_inside(name)]
+            spec = importlib.util.find_spec(name)
+            folders = None if spec is None else spec.submodule_search_locations
+            found += [name, *submodules(name, folders or [])]
     return found
 
 
-def _inside(package: str) -> Iterator[str]:
+def submodules(package: str, folders: Sequence[str]) -> Iterator[str]:
     """Yield a package's public modules, found on the disk without importing them."""
-    spec = importlib.util.find_spec(package)
-    for place in (spec.submodule_search_locations or []) if spec is not None else []:
-        for info in pkgutil.iter_modules([place]):
+    for folder in folders:
+        for info in pkgutil.iter_modules([folder]):
             if not info.name.startswith("_") and info.name not in LEFT_OUT:
                 yield f"{package}.{info.name}"
                 if info.ispkg:
-                    yield from _inside_folder(f"{package}.{info.name}", os.path.join(place, info.name))
+                    yield from submodules(f"{package}.{info.name}", [os.path.join(folder, info.name)])
 
 
-def _inside_folder(package: str, folder: str) -> Iterator[str]:
-    for info in pkgutil.iter_modules([folder]):
-        if not info.name.startswith("_") and info.name not in LEFT_OUT:
-            yield f"{package}.{info.name}"
-
-
-def imported(name: str) -> ModuleType | None:
-    """Return the module; None where this machine cannot import it."""
+def import_module(name: str) -> ModuleType | None:
+    """Import a module and return it; None where this machine cannot import it."""
     try:
         return importlib.import_module(name)
     except BaseException:  # some modules leave the interpreter where their platform is missing
         return None
 
 
-def public(module: ModuleType) -> Iterator[tuple[str, Any, bool]]:
+def public_members(module: ModuleType) -> Iterator[tuple[str, Any, bool]]:
     """Yield a module's own public classes and functions: name, object, and whether the module exports it by name."""
     exported = getattr(module, "__all__", None)
     for name in sorted(vars(module) if exported is None else exported):
@@ -91,43 +86,43 @@ def text(found: Any) -> str:
 
 
 def documents(module: ModuleType, seen: dict[int, str]) -> Iterator[dict[str, Any]]:
-    """Yield what a module documents; an object that another module has shown already is left to that one."""
+    """Yield what a module documents; an object belongs to the first module that shows it."""
     where = RENAMED.get(module.__name__, module.__name__)
-    yield _document(where, "", "module", module, True)
-    for name, found, exported in public(module):
+    yield describe(where, "", "module", module, True)
+    for name, found, exported in public_members(module):
         if id(found) in seen:
             continue
         seen[id(found)] = where
-        yield _document(where, name, "class" if inspect.isclass(found) else "function", found, exported)
+        yield describe(where, name, "class" if inspect.isclass(found) else "function", found, exported)
         if inspect.isclass(found):
             for inner, method in methods(found):
-                yield _document(where, f"{name}.{inner}", "method", method, exported)
+                yield describe(where, f"{name}.{inner}", "method", method, exported)
 
 
-def _document(module: str, name: str, kind: str, found: Any, exported: bool) -> dict[str, Any]:
-    parameters = "" if kind == "module" else signature(found)
+def describe(module: str, name: str, kind: str, found: Any, exported: bool) -> dict[str, Any]:
+    """Return an object as a document, but for what other modules make of it."""
     return {
         "module": module,
         "name": name,
         "kind": kind,
-        "signature": parameters,
+        "signature": "" if kind == "module" else signature(found),
         "text": text(found),
         "exported": exported,
     }
 
 
-def home_first(names: list[str]) -> list[str]:
+def by_priority(names: list[str]) -> list[str]:
     """Return the modules in the order in which they may claim an object: built in, then short names first."""
     return sorted(names, key=lambda name: (name != "builtins", name.count("."), len(name), name))
 
 
-def main(out: TextIO) -> None:
+def write_documents(out: TextIO) -> None:
     """Write one line a module: its documents, the file of its source, how many are done and of how many."""
     warnings.simplefilter("ignore")
-    names = home_first(module_names())
+    names = by_priority(module_names())
     seen: dict[int, str] = {}
     for done, name in enumerate(names, 1):
-        module = imported(name)
+        module = import_module(name)
         found = [] if module is None else [each for each in documents(module, seen) if each["text"]]
         source = getattr(module, "__file__", None)
         line = {"module": RENAMED.get(name, name), "source": source, "documents": found, "done": done, "of": len(names)}
@@ -138,6 +133,6 @@ def main(out: TextIO) -> None:
 if __name__ == "__main__":
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a module prints on import is none of our lines
-        main(lines)
+        write_documents(lines)
         lines.flush()
         os._exit(0)  # without what modules have registered for the end

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import psycopg
-from serving import children, is_running
+
+from helpers.serving import children, is_running
 
 
 def binaries() -> Path | None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 import numpy as np
-from browser import Watched
 from playwright.sync_api import Page, expect
-from relay import Relay
-from serving import SPEC, Serving
+
+from helpers.browser import Watched
+from helpers.relay import Relay
+from helpers.serving import SPEC, Serving
 
 TAG = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
 N_DOCUMENTS = 8

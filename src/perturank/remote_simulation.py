@@ -1,4 +1,4 @@
-"""A simulated user in front of a running service: the rounds of a simulation, over HTTP.
+"""A simulation through a running service: the user is simulated here, the service ranks and learns.
 
 Queries, clicks and draws come from the same streams of keys as in `simulation`, so that a service
 that learns in step goes through the same lists.
@@ -29,8 +29,8 @@ SECONDS_TO_LEARN = 60.0
 
 
 @dataclass
-class Driven:
-    """What came of it; `behind` says by how many rounds each list's version lagged."""
+class RemoteRun:
+    """The outcome of a simulation through a service; `behind` says by how many rounds each list's version lagged."""
 
     checkpoints: list[Checkpoint] = field(default_factory=list)
     ndcgs: list[float] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Driven:
     random_ndcg: float = float("nan")
 
     def as_dict(self, top: int) -> dict[str, Any]:
-        """Return plain values, for JSON; a service does not tell regret."""
+        """Return plain values, for JSON; the service does not report regret."""
         rows = [
             {"round": c.round, f"ndcg@{top}": c.ndcg, "cumulative_ndcg": c.cumulative_ndcg, "regret": None}
             | {"uncertain": c.uncertain, "certain_wrong": c.certain_wrong, "seconds": c.seconds}
@@ -55,7 +55,7 @@ class Driven:
 
 
 @eqx.filter_jit
-def _clicked(
+def _draw_clicks(
     user: ClickModel,
     judged: np.ndarray,
     grades: np.ndarray,
@@ -70,37 +70,37 @@ def _clicked(
     return clicks, metrics.ndcg(jnp.asarray(grades), real, jnp.asarray(ideal))
 
 
-def _drawn_queries(plan: Plan, key: Key) -> np.ndarray:
+def _draw_queries(plan: Plan, key: Key) -> np.ndarray:
     """Return the query of every round, as the simulation draws it."""
     data = plan.fold.train
     draw = jax.vmap(lambda t: drawn_query(key, t, data.n_queries, data.head))
     return np.asarray(jax.jit(draw)(jnp.arange(1, plan.rounds + 1)))
 
 
-def drive(
+def simulate_through(
     plan: Plan,
     client: Client,
     model: str,
     *,
     in_step: bool = True,
     on_progress: Callable[[int], None] | None = None,
-) -> Driven:
+) -> RemoteRun:
     """Let the plan's user search through the service; in step: each batch is learned before the next list."""
     judged = plan.judged
     plan.user.check(judged)
-    _made(plan, client, model, in_step)
-    data, keys, driven = plan.fold.train, streams(plan.seed), Driven()
-    queries = _drawn_queries(plan, keys[QUERIES])
+    _put_model(plan, client, model, in_step)
+    data, keys, run = plan.fold.train, streams(plan.seed), RemoteRun()
+    queries = _draw_queries(plan, keys[QUERIES])
     labels, offsets = np.asarray(data.labels), np.asarray(data.offsets)
     ideals = metrics.ideal_dcgs(labels, offsets, plan.top)
     held_out = getattr(plan.fold, plan.evaluate_on)
     exam, order_exam, doubts = Exam.of(held_out, plan.seed), OrderExam.of(held_out), Doubts.of(data)
-    driven.random_ndcg = exam.random_ndcg(plan.top)
-    served = _Served(client, model)
+    run.random_ndcg = exam.random_ndcg(plan.top)
+    versions = _Versions(client, model)
     for t in range(1, plan.rounds + 1):
         began, q = time.perf_counter(), int(queries[t - 1])
         if in_step and (t - 1) % plan.batch == 0:
-            served.wait_for(t - 1)
+            versions.wait_for(t - 1)
         first, last = int(offsets[q]), int(offsets[q + 1])
         ids = [str(row) for row in range(first, last)]
         rows = np.asarray(data.features[first:last], np.float32)
@@ -109,33 +109,33 @@ def drive(
         mask = np.arange(plan.top) < len(listed)
         grades, seen = np.zeros(plan.top, np.int32), np.zeros(plan.top, judged.dtype)
         grades[mask], seen[mask] = labels[listed], judged[listed]
-        clicks, ndcg = _clicked(plan.user, seen, grades, mask, np.float32(ideals[q]), keys[USERS], np.int32(t))
+        clicks, ndcg = _draw_clicks(plan.user, seen, grades, mask, np.float32(ideals[q]), keys[USERS], np.int32(t))
         chosen = np.flatnonzero(np.asarray(clicks)[: len(listed)])
         client.feedback(shown.impression, [shown.ids[place] for place in chosen], model=model)
-        driven.ndcgs.append(float(ndcg))
-        driven.behind.append(t - 1 - served.learned_by(shown.version))
-        driven.seconds += time.perf_counter() - began
+        run.ndcgs.append(float(ndcg))
+        run.behind.append(t - 1 - versions.learned_by(shown.version))
+        run.seconds += time.perf_counter() - began
         if t in plan.stops:
             if in_step:
-                served.wait_for(t)
+                versions.wait_for(t)
             ranker = _served_ranker(client, model)
-            driven.checkpoints.append(
+            run.checkpoints.append(
                 Checkpoint(
                     round=t,
                     ndcg=exam.ndcg(ranker, plan.top),
-                    cumulative_ndcg=float(metrics.cumulative_ndcg(driven.ndcgs)[-1]),
+                    cumulative_ndcg=float(metrics.cumulative_ndcg(run.ndcgs)[-1]),
                     regret=0.0,
                     uncertain=doubts.share(ranker),
-                    seconds=driven.seconds,
+                    seconds=run.seconds,
                     certain_wrong=order_exam.orders(ranker).certain_wrong,
                 )
             )
         if on_progress is not None:
             on_progress(1)
-    return driven
+    return run
 
 
-def _made(plan: Plan, client: Client, model: str, in_step: bool) -> None:
+def _put_model(plan: Plan, client: Client, model: str, in_step: bool) -> None:
     """Make the model; what an earlier run has taught it would spoil this one."""
     spec: dict[str, Any] = {
         "n_features": plan.fold.n_features,
@@ -151,7 +151,7 @@ def _made(plan: Plan, client: Client, model: str, in_step: bool) -> None:
         raise BadInput(f"model {model!r} has learned from {made['learned']} lists", "name another with --model")
 
 
-class _Served:
+class _Versions:
     """How much the versions of a model have learned."""
 
     def __init__(self, client: Client, model: str) -> None:

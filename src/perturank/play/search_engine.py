@@ -1,15 +1,56 @@
-"""Candidates: BM25 over the fields of the documents, and over the trigrams of their names for what is misspelt."""
+"""Candidates by BM25 over stemmed words, and over the trigrams of names for what is misspelt; highlighted matches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import bm25s
 import numpy as np
+import Stemmer
 
 from perturank.play.corpus import Document
-from perturank.play.words import pieces, terms
+
+PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+COMMON = """
+a about after all also an and any are as at be been before but by can could do does each either for from had has have
+how if in into is it its may more must no nor not of off on one only or other otherwise out over own same should so
+some such than that the their them then there these they this those to too under up use used uses using very was we
+were what when where whether which while who will with within without would you your
+"""
+STOP_WORDS = frozenset(COMMON.split())
+_stems = Stemmer.Stemmer("english")
+
+
+def pieces(text: str) -> list[str]:
+    """Return the words of a text in lower case.
+
+    >>> pieces("os.path.splitext, HTTPServer and read_text2")
+    ['os', 'path', 'splitext', 'http', 'server', 'and', 'read', 'text', '2']
+    """
+    return [piece.lower() for piece in PIECE.findall(text)]
+
+
+@functools.lru_cache(maxsize=100_000)
+def stem(word: str) -> str:
+    """Return a word's stem.
+
+    >>> stem("returning")
+    'return'
+    """
+    return str(_stems.stemWord(word))
+
+
+def terms(text: str) -> list[str]:
+    """Return the stems of a text's words but for those that every text has.
+
+    >>> terms("Joins the paths of a file")
+    ['join', 'path', 'file']
+    """
+    return [stem(word) for word in pieces(text) if word not in STOP_WORDS]
+
 
 MOST = 50
 FIELDS: dict[str, Callable[[Document], str]] = {
@@ -27,8 +68,8 @@ def trigrams(text: str) -> list[str]:
     >>> trigrams("join it")
     ['^jo', 'joi', 'oin', 'in$', '^it', 'it$']
     """
-    marked = [f"^{word}$" for word in pieces(text)]
-    return [word[i : i + 3] for word in marked for i in range(len(word) - 2)]
+    words = [f"^{word}$" for word in pieces(text)]
+    return [word[i : i + 3] for word in words for i in range(len(word) - 2)]
 
 
 class Index:
@@ -59,12 +100,12 @@ class Candidates:
         return len(self.rows)
 
 
-class Engine:
+class SearchEngine:
     """The documents behind their indexes."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = list(documents)
-        self._fields = {name: Index([terms(said(document)) for document in documents]) for name, said in FIELDS.items()}
+        self._fields = {name: Index([terms(text(document)) for document in documents]) for name, text in FIELDS.items()}
         self._verbatim = Index([pieces(FIELDS["whole"](document)) for document in documents])
         self._letters = Index([trigrams(FIELDS["name"](document)) for document in documents])
 
@@ -90,3 +131,23 @@ def _best(scores: np.ndarray, most: int) -> np.ndarray:
     rows = np.argpartition(-scores, most)[:most] if len(scores) > most else np.arange(len(scores))
     rows = rows[np.lexsort((rows, -scores[rows]))]
     return np.asarray(rows[scores[rows] > 0])
+
+
+Highlighted = list[tuple[str, bool]]
+
+
+def highlight(text: str, wanted: Collection[str]) -> Highlighted:
+    """Return the text in parts, each with whether its stem is a wanted one; together they are the text itself.
+
+    >>> highlight("Joins <b>paths</b>", {"path"})
+    [('Joins <b>', False), ('paths', True), ('</b>', False)]
+    """
+    parts: Highlighted = []
+    end = 0
+    for found in PIECE.finditer(text):
+        word = found.group().lower()
+        if word not in STOP_WORDS and stem(word) in wanted:
+            parts += [(text[end : found.start()], False)] if found.start() > end else []
+            parts.append((found.group(), True))
+            end = found.end()
+    return [*parts, (text[end:], False)] if end < len(text) else parts

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from perturank.play.tally import (
+from perturank.catalogue import published
+from perturank.play.board import (
     BESIDE,
     BM25,
     ENDS,
@@ -10,10 +13,14 @@ from perturank.play.tally import (
     FIRST_WIDTH,
     LEARNED,
     MOST_POINTS,
+    Board,
     Curves,
+    Effect,
     Tally,
     clicked_places,
+    lessons,
 )
+from perturank.play.search_box import RANKER, Standing
 
 
 def test_the_outcome_compares_both_ends_with_bm25() -> None:
@@ -73,3 +80,39 @@ def test_a_mean_of_few_known_items_is_not_drawn() -> None:
 def test_clicked_places_count_from_one_and_need_a_click() -> None:
     assert clicked_places(["a", "b", "c"], ["c", "b"]) == {"clicked place": 2.5, "reciprocal clicked place": 0.5}
     assert clicked_places(["a"], []) == {}
+
+
+def test_an_older_click_does_not_hide_what_a_later_one_did() -> None:
+    board, standing = Board(), Standing(1, ["a", "b"], [1.0, 0.0], None)
+    board.show_effect(2, Effect("words", "later", None, standing, standing))
+    board.show_effect(1, Effect("words", "earlier", None, standing, standing))
+    assert board.as_dict()["effect"]["clicked"] == "later"
+
+
+def inferred(shown: list[str], clicked: list[str], ranker: str = RANKER, **changes: Any) -> set[tuple[str, str]]:
+    settings = published(ranker).settings.changed(**changes).as_dict()
+    return {(each.winner, each.loser) for each in lessons(settings, shown, clicked, "words", "you")}
+
+
+def test_a_click_prefers_its_document_over_what_was_passed_and_the_next_one() -> None:
+    assert inferred(["a", "b", "c", "d"], ["b"]) == {("b", "a"), ("b", "c")}
+    (taught,) = lessons(published(RANKER).settings.as_dict(), ["a", "b"], ["b"], "words", "you")
+    assert (taught.query, taught.who) == ("words", "you")
+
+
+def test_a_list_without_a_click_says_nothing() -> None:
+    assert inferred(["a", "b"], []) == set()
+
+
+def test_the_rule_is_that_of_the_models_settings() -> None:
+    assert inferred(["a", "b", "c", "d"], ["a"], examined_beyond=0) == set()
+    assert inferred(["a", "b", "c", "d"], ["a"], examined_beyond=2) == {("a", "b"), ("a", "c")}
+    low = ["a", "b", "c", "d"], ["c"]
+    assert inferred(*low, inclusion="paper") - inferred(*low, inclusion="symmetric") == {("c", "a")}
+
+
+@pytest.mark.parametrize(
+    ("ranker", "expected"), [("pdgd-linear", {("a", "b")}), ("dbgd-linear", set()), ("random", set())]
+)
+def test_other_rankers_infer_by_their_own_rule_or_not_at_all(ranker: str, expected: set[tuple[str, str]]) -> None:
+    assert inferred(["a", "b", "c"], ["a"], ranker) == expected

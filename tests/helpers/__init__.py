@@ -1,0 +1,1 @@
+"""What tests share: small models and data, real services, databases and browsers."""
