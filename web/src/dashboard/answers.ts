@@ -1,4 +1,4 @@
-/** What the service answers: service/watching.py and service/explaining.py say what each number is. */
+/** What the service answers: service/serving/overview.py and explain.py say what each number is. */
 
 export interface Exploration {
   lists: number;

@@ -39,7 +39,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     mode: Mode
     ids: list[str]
     log_propensity: float | None
-    packed: bytes  # features, prior and memo: see packing.py
+    packed: bytes  # features, prior and memo: see `packed` below
     source: str | None = None
     ours: list[str] | None = None  # what we would have shown, where the caller showed its own order
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see telemetry/cost.py

@@ -1,1 +1,1 @@
-"""What a serving process tells about itself: counters, Prometheus, the dashboard's overview, alarms, log lines."""
+"""What a serving process tells about itself: counters, the cost of exploration, Prometheus, log lines."""
