@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fenced import ROOT
+from helpers.fenced import ROOT
 
 from docs import house
 
