@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perturank.service.http.decoding import respond
-from perturank.service.http.models import hosted
+from perturank.service.http.request import hosted
 from perturank.service.log.refusals import Refused, TooMany
 from perturank.service.serving.overview import SPANS, Asked, Overview, Recent
 from perturank.service.serving.service import Service

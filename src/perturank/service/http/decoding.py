@@ -41,21 +41,24 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         raise HTTPException(400, "another protocol is proposed, and only HTTP/1.1 is served", {"connection": "close"})
     settings: ServeSettings = request.app.state.service.settings
     most = settings.body_bytes if most is None else most
-    too_large = TooLarge("the body is too large", f"send at most {most} bytes")
     length = request.headers.get("content-length", "0")
     if not re.fullmatch(r"[0-9]{1,18}", length) or int(length) > most:
-        raise too_large
+        raise _too_large(most)
     parts, size = [], 0
     try:
         async with asyncio.timeout(settings.patience):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
-                    raise too_large
+                    raise _too_large(most)
                 parts.append(part)
     except TimeoutError:
         raise TooSlow("the body did not come", f"send it within {settings.patience:g} seconds") from None
     return b"".join(parts)
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge("the body is too large", f"send at most {most} bytes")
 
 
 async def decode(request: Request, kind: type[T]) -> T:

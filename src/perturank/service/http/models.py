@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import anyio.to_thread
@@ -11,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.http.decoding import FILE, decode, read_body, respond
+from perturank.service.http.request import hosted
 from perturank.service.log import snapshots
 from perturank.service.log.refusals import Refused
 from perturank.service.serving.models import Hosted
@@ -129,10 +129,3 @@ def described(held: Hosted) -> answers.Described:
         generation=held.generation,
         spec=msgspec.to_builtins(held.spec.complete()),
     )
-
-
-async def hosted(service: Service, model: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
-    """Return the model; one that is not known is looked for in the log, or made as wanted if it is the default."""
-    if model in service.host:
-        return service.host.get(model)
-    return await anyio.to_thread.run_sync(service.model, model, wanted)

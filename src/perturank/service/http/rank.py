@@ -26,7 +26,7 @@ from perturank.service.http.decoding import (
     read_body,
     respond,
 )
-from perturank.service.http.models import hosted
+from perturank.service.http.request import hosted
 from perturank.service.log.records import Impression, Record, probability, unpacked
 from perturank.service.log.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.log.spec import Spec

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
+import anyio.to_thread
 import msgspec
 from starlette.concurrency import iterate_in_threadpool
 from starlette.exceptions import HTTPException
@@ -17,9 +18,12 @@ from starlette.responses import Response, StreamingResponse
 from perturank.errors import BadInput
 from perturank.service.http.auth import Keyring, Scope, check_local
 from perturank.service.log.refusals import Refused
+from perturank.service.serving.models import Hosted
+from perturank.service.serving.service import Service
 from perturank.service.telemetry.logger import logger, request_id
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Problem
+from perturank.wire.specification import SpecRequest
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -101,3 +105,10 @@ def problem(status: int, kind: str, title: str, detail: str, request: str) -> Re
     """Return an error as problem JSON (RFC 9457); the request's id is in the header, in the body and in the log."""
     content = msgspec.json.encode(Problem(f"urn:perturank:{kind}", title, status, detail, request))
     return Response(content, status, PROBLEM_HEADERS.get(status), media_type=PROBLEM)
+
+
+async def hosted(service: Service, model: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
+    """Return the model; one that is not known is looked for in the log, or made as wanted if it is the default."""
+    if model in service.host:
+        return service.host.get(model)
+    return await anyio.to_thread.run_sync(service.model, model, wanted)
