@@ -130,7 +130,7 @@ ROOMS = Column((
     room("service/log", "one order of everything that decides a model", "service"),
 ))  # fmt: skip
 SERVICE = Column((
-    room("play, remote_simulation", "people, and simulated users, in front of a service", "service", "play/", "remote_simulation"),
+    room("play, remote_simulation", "people and simulated users", "service", "play/", "remote_simulation"),
     Room("service", "ranks, logs, and learns in a process of its own", "ground", inner=ROOMS),
 ))  # fmt: skip
 ALGORITHMS = Row((
