@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import fenced
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -169,7 +170,7 @@ def test_data_says_what_is_in_each_split(small: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["simulate", "rankers", "users", "datasets", "data", "reproduce", "report", "merge", "replay"]
+    "command", ["simulate", "check", "rankers", "users", "datasets", "data", "reproduce", "report", "merge", "replay"]
 )
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = run(command, "--help")
@@ -192,6 +193,48 @@ def test_every_setting_of_a_service_is_a_flag_but_for_the_limits_on_requests() -
 def test_a_query_of_one_document_and_lists_shorter_than_the_places_are_ranked(tmp_path: Path) -> None:
     lonely = written(tmp_path / "lonely.txt", GOOD + "1 qid:77 1:0.5 2:1\n")
     assert objects(run(*QUICK, "--data", lonely, "--json"))[0]["rounds"] == 20
+
+
+@pytest.fixture
+def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write the ranker of the how-to page into the working directory."""
+    file = next(block for block in fenced.blocks(fenced.ROOT / "docs/how-to/add-a-ranker.md") if "file" in block.how)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # `check` sets it for its own process
+    return written(tmp_path / "my_tally.py", file.text)
+
+
+def test_a_ranker_of_ones_own_is_checked(tally: Path) -> None:
+    kept = run("check", "my_tally:tally")
+    assert kept.exit_code == 0, kept.output
+    assert "✗" not in kept.stdout
+    written(tally.with_name("my_sum.py"), tally.read_text().replace("+ query.prior", ""))
+    broken = run("check", "my_sum:tally", "--json")
+    assert broken.exit_code == 1
+    found = json.loads(broken.stdout)["contracts"]
+    assert {name: why for name, why in found.items() if why} == {
+        "a prior is part of the score": "score does not add query.prior; add it to the scores"
+    }
+    written(tally.with_name("my_fault.py"), tally.read_text().replace("preferences.preferred(", "preferences.prefer("))
+    faulty = run("check", "my_fault:tally")
+    assert faulty.exit_code == 1
+    assert re.search(r"AttributeError: .*prefer.* \(.*my_fault.py:\d+\)", " ".join(faulty.stdout.split()))
+
+
+def test_a_ranker_of_ones_own_runs_in_worker_processes(tally: Path, small: str) -> None:
+    words = ["simulate", "--ranker", "my_tally:tally", "--rounds", "20", "--data", small, "--json"]
+    process = started(*words, "--seeds", "2", "--jobs", "2")
+    printed, said = process.communicate(timeout=240)
+    assert [json.loads(line)["ranker"] for line in printed.splitlines()] == ["my_tally:tally"] * 2, said
+
+
+def test_eager_rounds_are_those_of_compiled_ones(small: str) -> None:
+    words = ["simulate", "--ranker", "pdgd-linear", "--rounds", "4", "--data", small, "--json"]
+    compiled, eager = (objects(run(*words, *more))[0] for more in ((), ("--eager",)))
+    assert eager["eager"]
+    for mine, other in zip(compiled["checkpoints"], eager["checkpoints"], strict=True):
+        for measure in ("ndcg@10", "cumulative_ndcg", "regret"):
+            assert mine[measure] == pytest.approx(other[measure], rel=1e-4)
 
 
 # How it fails

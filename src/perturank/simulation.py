@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from perturank import machine, metrics
-from perturank.catalogue import published
+from perturank.catalogue import load_published
 from perturank.core import (
     LEARNING,
     LISTS,
@@ -294,7 +294,7 @@ def simulate(
     judged = plan.judged
     plan.user.check(judged)
     keys = streams(plan.seed)
-    start = published(plan.ranker).make(plan.fold.n_features, keys[START], plan.settings)
+    start = load_published(plan.ranker).make(plan.fold.n_features, keys[START], plan.settings)
     progress = Progress.opened(checkpoint, identity(plan), start)
     if progress.round > plan.rounds:
         raise BadInput(f"{checkpoint} holds {progress.round} rounds already", f"ask for {progress.round} or more")

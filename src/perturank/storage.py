@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from perturank.__about__ import __version__
-from perturank.catalogue import published, rankers
+from perturank.catalogue import load_published, published_in, rankers
 from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.publishing import Published
@@ -44,7 +46,7 @@ def header_of(ranker: Ranker) -> dict[str, Any]:
     def n_changed(entry: Published) -> int:
         return sum(value != mine[name] for name, value in entry.settings.as_dict().items())
 
-    same = [p for p in rankers().values() if type(p.settings) is type(ranker.settings) and p.kind is type(ranker)]
+    same = [p for p in _published_as(type(ranker)) if type(p.settings) is type(ranker.settings)]
     if not same:
         raise BadInput(f"{type(ranker).__name__} is not in the catalogue", "publish it in its file to save it")
     return {
@@ -54,6 +56,13 @@ def header_of(ranker: Ranker) -> dict[str, Any]:
         "n_features": ranker.n_features,
         "settings": ranker.settings.as_dict(),
     }
+
+
+def _published_as(kind: type) -> list[Published]:
+    """Return the rankers of this class: those of the catalogue, else those of the class's own file, as module:NAME."""
+    own = published_in(sys.modules.get(kind.__module__))
+    known = [each for each in rankers().values() if each.kind is kind]
+    return known or [replace(each, name=f"{kind.__module__}:{each.name}") for each in own if each.kind is kind]
 
 
 def arrays_of(ranker: Any) -> dict[str, np.ndarray]:
@@ -67,7 +76,7 @@ def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: 
     lacking = [name for name in ("ranker", "n_features", "settings") if name not in header]
     if lacking:
         raise BadInput(f"{path} does not say its {lacking[0]}", "use another copy of it")
-    entry = published(header["ranker"])
+    entry = load_published(header["ranker"], imports=False)
     blank = entry.make(int(header["n_features"]), settings=type(entry.settings).recorded(header["settings"]))
     return filled(blank, arrays, path)
 

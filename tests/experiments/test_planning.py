@@ -57,6 +57,24 @@ def test_an_unknown_experiment_gets_the_nearest_name() -> None:
         chosen(["linear-ranker"])
 
 
+def test_rankers_by_name_take_the_place_of_the_papers_arms() -> None:
+    rankers = ("pdgd-linear", "perturank.rankers.pairrank:pairrank")
+    plan, _ = all_done(asked(rankers=rankers, evaluations=(15, 5)))
+    assert {run.condition.experiment for run in plan.runs} == {"comparison"}
+    assert {(run.condition.arm, run.job.ranker) for run in plan.runs} == {(name, name) for name in rankers}
+    assert {run.job.evaluate_at for run in plan.runs} == {(5, 15, 20)}
+    replaced = chosen(["linear-rankers", "efficiency"], rankers)
+    assert [each.name for each in replaced] == ["linear-rankers", "efficiency"]
+    assert {arm.ranker for each in replaced for arm in each.arms} == set(rankers)
+    assert not any(each.claims for each in replaced)
+    assert protocol("demo", rankers=rankers).experiments == ()
+    assert Protocol.from_dict(asked(rankers=rankers).as_dict()).rankers == rankers
+    with pytest.raises(BadInput, match="rankers by name have no grid"):
+        protocol("paper", rankers=rankers, grid="paper")
+    with pytest.raises(BadInput, match="rounds go from 1 to 20"):
+        asked(evaluations=(21,))
+
+
 def test_an_unknown_scale_gets_the_nearest_name() -> None:
     with pytest.raises(BadInput, match="did you mean 'quick'"):
         protocol("quik")

@@ -11,20 +11,23 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from perturank import catalogue
 from perturank.clicks import user
-from perturank.core import Array, Interaction, Query, Ranking, with_room
+from perturank.contracts.terms import N_FEATURES as N_FEATURES
+from perturank.contracts.terms import PLACES as PLACES
+from perturank.contracts.terms import arrays as arrays
+from perturank.contracts.terms import is_finite as is_finite
+from perturank.contracts.terms import query as query
+from perturank.contracts.terms import rows as rows
+from perturank.contracts.terms import same_bits as same_bits
+from perturank.core import Interaction, Query, Ranking, with_room
 from perturank.datasets import Dataset
 from perturank.datasets.fold import Fold
 from perturank.hyperparameters import Settings
-
-N_FEATURES = 5
-PLACES = 4
 
 QUICK: dict[str, Any] = {
     "widths": (8,),
@@ -71,16 +74,6 @@ def one_of_each_kind() -> list[str]:
     return list({entry.kind: name for name, entry in reversed(catalogue.rankers().items())}.values())
 
 
-def rows(n: int, seed: int = 0) -> np.ndarray:
-    """Return n random documents; [n, 5]."""
-    return np.random.default_rng(seed).uniform(-1, 1, (n, N_FEATURES)).astype(np.float32)
-
-
-def query(n: int = 9, seed: int = 0, prior: Sequence[float] | np.ndarray | None = None) -> Query:
-    """Return a query of n random documents in 16 rows."""
-    return Query.of(rows(n, seed), prior=prior)
-
-
 def interaction(shown: Query, places: Sequence[int], clicked: Sequence[int], memo: Any = None) -> Interaction:
     """Return the interaction with a list of these rows, of which these places were clicked."""
     order = jnp.asarray(places, jnp.int32)
@@ -99,26 +92,6 @@ def learned(name: str, **changes: Any) -> Any:
         seen = interaction(shown, np.asarray(ranking.order).tolist(), [1, 3], ranking.memo)
         learning = learning.learn(seen, jax.random.key(seed))
     return learning
-
-
-def arrays(value: Any) -> list[np.ndarray]:
-    """Return copies of all arrays inside."""
-    return [np.array(leaf) for leaf in jax.tree.leaves(eqx.filter(value, eqx.is_array)) if not _is_key(leaf)]
-
-
-def _is_key(leaf: Array) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def same_bits(one: Any, other: Any) -> bool:
-    """Say whether all arrays inside agree to the last bit."""
-    pairs = zip(arrays(one), arrays(other), strict=True)
-    return all(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
-
-
-def is_finite(value: Any) -> bool:
-    """Say whether no array inside holds a NaN or an infinity."""
-    return all(bool(np.isfinite(array).all()) for array in arrays(value) if array.dtype.kind == "f")
 
 
 def easy(n_queries: int, lengths: Sequence[int], seed: int) -> Dataset:

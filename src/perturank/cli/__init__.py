@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import inventory, learn, log, play, reproduce, serve, simulate
+from perturank.cli import check, inventory, learn, log, play, reproduce, serve, simulate
 from perturank.errors import BadInput
 
 # Packages that only some commands need: commands import what they need themselves, so that --help does not load JAX.
@@ -67,6 +67,7 @@ app = typer.Typer(
 )
 app.command("simulate")(simulate.simulate)
 app.command("rankers")(inventory.rankers)
+app.command("check")(check.check)
 app.command("users")(inventory.users)
 app.command("datasets")(inventory.data_sets)
 app.command("data")(inventory.data)

@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def rankers(
-    name: Annotated[str, typer.Argument(help="A ranker, to list its hyper-parameters.")] = "",
+    name: Annotated[str, typer.Argument(help="A ranker, or module:NAME, to list its hyper-parameters.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """List the rankers, or the hyper-parameters of one.
@@ -34,7 +34,7 @@ def rankers(
     if not name:
         _names("rankers", {name: published.summary for name, published in catalogue.rankers().items()}, as_json)
         return
-    published = catalogue.published(name)
+    published = catalogue.load_published(name)
     rows = hyperparameters(published.settings)
     if as_json:
         to_programs({"name": published.name, "summary": published.summary, "settings": rows})

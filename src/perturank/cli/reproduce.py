@@ -14,6 +14,7 @@ from rich.progress import Progress, TaskID
 
 from perturank import machine
 from perturank.cli.console import progress, table, to_people, to_programs
+from perturank.cli.simulate import given_rounds
 from perturank.errors import BadInput
 
 if TYPE_CHECKING:
@@ -33,10 +34,14 @@ def reproduce(
     only: Annotated[
         list[str] | None, typer.Option("--experiment", help="An experiment; repeat it for several.")
     ] = None,
+    rankers: Annotated[
+        str, typer.Option(help="Rankers to compare in place of the paper's arms, as p2headrank,module:NAME.")
+    ] = "",
     folds: Annotated[int | None, typer.Option(help="Folds of each data set, from the first.", min=1)] = None,
     users: Annotated[str | None, typer.Option(help="Users, as perfect,informational.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Final runs of each arm on each fold.", min=1)] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of each run, T.", min=1)] = None,
+    evaluate_at: Annotated[str, typer.Option(help="Rounds to evaluate after, as 100,500,1000.")] = "",
     grid: Annotated[str | None, typer.Option(help="Hyper-parameters: none, paper (its grids), or wide too.")] = None,
     tuning_seeds: Annotated[int | None, typer.Option(help="Runs of each setting of a grid.", min=1)] = None,
     staged: Annotated[bool, typer.Option(help="Search on few rounds first; the best third goes on.")] = False,
@@ -58,20 +63,26 @@ def reproduce(
 
     perturank reproduce --data ~/data/MQ2008 --experiment linear-rankers --seeds 5 --rounds 2000
 
+    perturank reproduce --rankers p2headrank,my_module:tally --rounds 1000 --evaluate-at 100,1000
+
     perturank reproduce --data ~/data/MSLR-WEB10K --scale paper --staged --ray auto
     """
     machine.pin_threads(1)  # the other cores run other runs
     if scale == "demo":
         machine.compile_lightly()
-    from perturank import experiments, reproduction
+    from perturank import catalogue, experiments, reproduction
     from perturank.experiments.protocol import protocol
 
     words = {"folds": folds, "seeds": seeds, "rounds": rounds, "grid": grid, "tuning_seeds": tuning_seeds, "top": top}
     changes: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
     changes |= {"data": tuple(data)} if data else {}
-    changes |= {"users": tuple(part.strip() for part in users.split(","))} if users else {}
+    changes |= {"users": _words(users)} if users else {}
+    changes |= {"rankers": _words(rankers)} if rankers else {}
+    changes |= {"evaluations": given_rounds(evaluate_at)} if evaluate_at else {}
     changes |= {"experiments": tuple(only)} if only else {}
     experiments.chosen(changes.get("experiments", ()))  # an unknown name is said before any data are read
+    for name in changes.get("rankers", ()):
+        catalogue.load_published(name)
     study = reproduction.Study.of(protocol(scale, staged=staged, **changes))
     if dry_run:
         _say_estimates(reproduction.estimate(study, _done(out)), study, jobs, as_json)
@@ -96,6 +107,10 @@ def reproduce(
             typer.echo(f"interrupted; {n} finished runs are kept in {out}: the same command goes on", err=True)
             raise typer.Exit(130) from None
     _say_findings(study, done, out, as_json)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
 
 
 def redraw(

@@ -40,7 +40,7 @@ LEGEND = "worst: worst run; 10 %: tenth percentile; wrong: certain orders agains
 
 
 def simulate(
-    ranker: Annotated[str, typer.Option(help="A name of `perturank rankers`.")],
+    ranker: Annotated[str, typer.Option(help="A name of `perturank rankers`, or module:NAME.")],
     data: Annotated[str, typer.Option(help="A name of `perturank datasets`, a file or a folder.")] = "synthetic",
     fold: Annotated[int, typer.Option(help="Fold of the data.", min=1)] = 1,
     user: Annotated[str, typer.Option("--clicks", help="A name of `perturank users`, or a table.")] = "perfect",
@@ -58,6 +58,7 @@ def simulate(
     through: Annotated[str | None, typer.Option(help="Address of a running service that ranks and learns.")] = None,
     model: Annotated[str, typer.Option(help="With --through: name of the model to make there.")] = "simulated",
     asynchronous: Annotated[bool, typer.Option("--asynchronous", help="With --through: never wait for it.")] = False,
+    eager: Annotated[bool, typer.Option("--eager", help="Compile nothing, so that breakpoints work; slow.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per seed.")] = False,
 ) -> None:
     """Let a ranker learn from simulated clicks, and measure it.
@@ -71,6 +72,8 @@ def simulate(
     perturank simulate --ranker p2linrank --set noise_std=0.1 --set l2=30 --evaluate-at 100,1000,5000 --json
 
     perturank simulate --ranker p2headrank --rounds 500 --batch 10 --through http://127.0.0.1:8765
+
+    perturank simulate --ranker my_module:tally --rounds 5 --eager
     """
     machine.pin_threads(threads)
     from perturank import catalogue
@@ -79,7 +82,7 @@ def simulate(
 
     job = Job(
         ranker=ranker,
-        settings=settings_json(catalogue.published(ranker).settings.parsed(named_values(changes or []))),
+        settings=settings_json(catalogue.load_published(ranker).settings.parsed(named_values(changes or []))),
         data=data,
         content="",
         fold=fold,
@@ -97,8 +100,13 @@ def simulate(
     way = None if through is None else Way(through, model, not asynchronous)
     if way is not None and (checkpoint is not None or jobs > 1):
         raise BadInput("--through goes without --checkpoint and --jobs", "the service itself remembers")
+    if eager and (way is not None or checkpoint is not None or jobs > 1):
+        raise BadInput(
+            "--eager goes without --through, --checkpoint and --jobs", "it runs a few rounds, in this process"
+        )
     try:
-        with contextlib.closing(_results(runs, min(jobs, seeds), way)) as finished:
+        results_of = _eager_results(runs) if eager else _results(runs, min(jobs, seeds), way)
+        with contextlib.closing(results_of) as finished:
             for result in finished:
                 results.append(result)
                 if as_json:
@@ -154,6 +162,16 @@ def _about(job: Job, plan: Plan) -> Result:
         "conventions": metrics.CONVENTIONS,
         "version": __version__,
     }
+
+
+def _eager_results(runs: Sequence[tuple[Job, Path | None]]) -> Generator[Result, None, None]:
+    """Yield the results of runs operation by operation; no progress is drawn over a debugger's prompt."""
+    import jax
+
+    for job, _ in runs:
+        with jax.disable_jit():
+            result = result_of(job, None)
+        yield result | {"eager": True}
 
 
 def _results(
@@ -212,11 +230,15 @@ def _rounds(text: str, rounds: int, batch: int = 1) -> tuple[int, ...]:
     if not text:
         series = (step * 10**power for power in range(2, 10) for step in (1, 5))
         return tuple(sorted({rounds, *(each for each in series if each < rounds and each % batch == 0)}))
+    return given_rounds(text)
+
+
+def given_rounds(text: str) -> tuple[int, ...]:
+    """Return what `--evaluate-at` said."""
     try:
-        given = {int(part) for part in text.split(",")}
+        return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         raise BadInput(f"--evaluate-at {text}", "give rounds such as 100,500,1000") from None
-    return tuple(sorted(given))
 
 
 def _how_to_go_on(checkpoint: Path | None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from perturank.errors import unknown
+from perturank.experiments.comparison import COMPARISON
 from perturank.experiments.experiment import Experiment
 
 __all__ = ["chosen", "experiments"]
@@ -36,10 +37,15 @@ def experiments() -> dict[str, Experiment]:
     return {each.name: each for each in sorted(found, key=lambda e: (place.get(e.name, len(ORDER)), e.name))}
 
 
-def chosen(names: Sequence[str]) -> list[Experiment]:
-    """Return the experiments of these names, all where none is given; an unknown name is refused."""
+def chosen(names: Sequence[str], rankers: Sequence[str] = ()) -> list[Experiment]:
+    """Return the experiments of these names, all where none is given; an unknown name is refused.
+
+    Where rankers are given they are the arms; without a name they are compared in an experiment of their own.
+    """
     known = experiments()
     for name in names:
         if name not in known:
             raise unknown("experiment", name, known)
+    if rankers:
+        return [each.with_rankers(rankers) for each in ([known[n] for n in known if n in names] or [COMPARISON])]
     return [known[name] for name in known if not names or name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,15 @@ class Experiment:
     data: tuple[str, ...] = ()
     keeps_orders: bool = False
     stars: str = ""  # the arm that others are tested against; the first one that is ours where none is named
+
+    def with_rankers(self, rankers: Sequence[str]) -> Experiment:
+        """Return the experiment with these rankers as its arms; the paper's claims are of its own arms, and go.
+
+        Each has the settings that it is published with. The others are tested against the first.
+        """
+        arms = tuple(Arm(name, name, is_ours=name == rankers[0]) for name in dict.fromkeys(rankers))
+        about = f"{', '.join(arm.label for arm in arms)}: each with the settings that it is published with."
+        return replace(self, about=about, arms=arms, claims=(), stars="")
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,9 @@ class RunPlan:
 
 def sources(protocol: Protocol) -> Sources:
     """Return what the data of a protocol are made of; the files are read for it."""
-    names = dict.fromkeys(data for e in chosen(protocol.experiments) for data in e.data or protocol.data)
+    names = dict.fromkeys(
+        data for e in chosen(protocol.experiments, protocol.rankers) for data in e.data or protocol.data
+    )
     folds = {data: min(datasets.n_folds(data), protocol.folds or datasets.n_folds(data)) for data in names}
     return {data: [datasets.content(data, fold) for fold in range(1, n + 1)] for data, n in folds.items()}
 
@@ -78,7 +80,7 @@ def plan_runs(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, g
     runs: list[PlannedRun] = []
     choices: list[tuple[Condition, Choice]] = []
     n_waiting = 0
-    for experiment in chosen(protocol.experiments):
+    for experiment in chosen(protocol.experiments, protocol.rankers):
         for condition, arm, points in _conditions(protocol, of, experiment):
             searching = _Search(protocol, of, condition, arm, done, experiment.keeps_orders)
             searched, best = searching.best(points)
@@ -97,7 +99,7 @@ def plan_runs(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, g
 def findings(protocol: Protocol, of: Sources, done: Mapping[str, Outcome]) -> list[Finding]:
     """Return what the finished runs say, experiment by experiment."""
     plan = plan_runs(protocol, of, done)
-    return [_finding(experiment, plan, done) for experiment in chosen(protocol.experiments)]
+    return [_finding(experiment, plan, done) for experiment in chosen(protocol.experiments, protocol.rankers)]
 
 
 def _finding(experiment: Experiment, plan: RunPlan, done: Mapping[str, Outcome]) -> Finding:

@@ -16,9 +16,9 @@ USERS = ("perfect", "navigational", "informational")
 class Protocol:
     """What is asked of a reproduction.
 
-    `folds` and `experiments` of none mean all; arms in `without` are left out. Hyper-parameters are
-    searched on the validation queries with `tuning_seeds` seeds; `staged` first tries all of a grid
-    for a tenth of the rounds.
+    `folds` and `experiments` of none mean all; arms in `without` are left out; `rankers` replace all arms, and
+    `evaluations` the rounds to evaluate after. Hyper-parameters are searched on the validation queries with
+    `tuning_seeds` seeds; `staged` first tries all of a grid for a tenth of the rounds.
     """
 
     scale: str = "paper"
@@ -34,6 +34,8 @@ class Protocol:
     staged: bool = False
     top: int = 10
     threads: int = 1
+    rankers: tuple[str, ...] = ()
+    evaluations: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("folds", "seeds", "rounds", "tuning_seeds", "top", "threads"):
@@ -42,6 +44,10 @@ class Protocol:
                 raise BadInput(f"{name} is {value}", "it must be 1 or more")
         if self.grid not in ("none", "paper", "wide"):
             raise unknown("grid", self.grid, ("none", "paper", "wide"))
+        if self.rankers and self.grid != "none":
+            raise BadInput(f"grid is {self.grid!r}", "rankers by name have no grid: publish a variant for each setting")
+        if any(t < 1 or t > self.rounds for t in self.evaluations):
+            raise BadInput(f"evaluate_at is {list(self.evaluations)}", f"rounds go from 1 to {self.rounds}")
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for the manifest."""
@@ -56,13 +62,15 @@ class Protocol:
 
     @property
     def evaluate_at(self) -> tuple[int, ...]:
-        """The rounds after which rankers are evaluated: 1, 2, 3, 5, 7 times powers of ten, from 10 on, and the last.
+        """The rounds after which rankers are evaluated, among them the last.
+
+        Unless others are asked for they are 1, 2, 3, 5, 7 times powers of ten, from 10 on.
 
         >>> Protocol(rounds=60).evaluate_at
         (10, 20, 30, 50, 60)
         """
         series = (step * 10**power for power in range(1, 9) for step in (1, 2, 3, 5, 7))
-        return (*(t for t in series if t < self.rounds), self.rounds)
+        return (*(t for t in sorted(set(self.evaluations)) or series if t < self.rounds), self.rounds)
 
 
 SCALES = {
@@ -88,4 +96,6 @@ def protocol(scale: str, **changes: Any) -> Protocol:
     """Return the protocol of a scale, with some numbers set by hand."""
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
+    if changes.get("rankers"):  # only what is asked for by name
+        changes = {"experiments": (), "grid": "none", **changes}
     return replace(SCALES[scale], **changes)

@@ -60,7 +60,7 @@ class Job:
         """Return what a simulation needs, on data that are loaded already."""
         return Plan(
             ranker=self.ranker,
-            settings=catalogue.published(self.ranker).settings.changed(**self.chosen),
+            settings=catalogue.load_published(self.ranker).settings.changed(**self.chosen),
             user=clicks.user(self.user, fold.n_grades, stop=self.stop),
             fold=fold,
             rounds=self.rounds,
@@ -79,7 +79,7 @@ def settings_of(ranker: str, changes: Mapping[str, Any]) -> str:
     >>> json.loads(settings_of("pairrank", {"alpha": 0.1}))["alpha"]
     0.1
     """
-    return as_json(catalogue.published(ranker).settings.changed(**changes))
+    return as_json(catalogue.load_published(ranker).settings.changed(**changes))
 
 
 def as_json(settings: Settings) -> str:

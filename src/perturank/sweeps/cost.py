@@ -36,7 +36,7 @@ REFERENCE_MS = {
     "p2neurrank-paper": 45.0,
     "p2headrank": 1.05,
 }
-UNKNOWN_MS = 5.0
+UNKNOWN_MS = 5.0  # of a ranker that was never measured: its own finished runs replace it
 WHOLE_HISTORY = ("p2linrank", "p2linrank-paper", "pairrank", "pairrank-diag", "p2neurrank-paper", "olranknet")
 ONE_NETWORK = ("p2headrank",)  # N heads cost little more than two; its time is that of its last layer's matrices
 GROWTH = 0.5  # exponent of t in the time of a round with the whole history, where pairs sometimes repeat
@@ -74,14 +74,14 @@ def _reference(job: Job, data: Data) -> float:
     """Return the seconds of a round over the first thousand."""
     ms = REFERENCE_MS.get(job.ranker, UNKNOWN_MS)
     settings, scale = job.chosen, data.n_features / REFERENCE_FEATURES
-    if "widths" in settings:
-        scale = _parameters(data.n_features, settings["widths"]) / _parameters(REFERENCE_FEATURES, REFERENCE_WIDTHS)
+    if widths := _widths(job):
+        scale = _parameters(data.n_features, widths) / _parameters(REFERENCE_FEATURES, REFERENCE_WIDTHS)
         if job.ranker == "olranknet":
             scale = 1.0  # its time is that of the pairs' triangle
     if job.ranker in ONE_NETWORK:
         scale = ((data.n_features + settings["widths"][-1]) / (REFERENCE_FEATURES + REFERENCE_WIDTHS[-1])) ** 2
-    elif "n_rankers" in settings:
-        scale *= settings["n_rankers"] / 2
+    else:
+        scale *= _n_rankers(job, 2) / 2
     return 1e-3 * ms * max(scale, 0.1)
 
 
@@ -91,9 +91,20 @@ def _growth(job: Job) -> float:
 
 
 def _flops(job: Job, data: Data) -> float:
-    settings = job.chosen
-    p = _parameters(data.n_features, settings["widths"]) if "widths" in settings else data.n_features
-    return 2.0 * p * (1 if job.ranker in ONE_NETWORK else settings.get("n_rankers", 1))
+    widths = _widths(job)
+    p = _parameters(data.n_features, widths) if widths else data.n_features
+    return 2.0 * p * (1 if job.ranker in ONE_NETWORK else _n_rankers(job, 1))
+
+
+def _widths(job: Job) -> list[int]:
+    """Return the widths of a network's hidden layers; none where the ranker has no such list."""
+    widths = job.chosen.get("widths")
+    return widths if isinstance(widths, list) else []
+
+
+def _n_rankers(job: Job, default: int) -> int:
+    n = job.chosen.get("n_rankers")
+    return n if isinstance(n, int) else default
 
 
 def _parameters(n_features: int, widths: Iterable[int]) -> int:

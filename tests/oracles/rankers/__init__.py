@@ -34,6 +34,6 @@ FAMILIES: dict[str, Callable[[int, Mapping[str, Any], np.random.Generator], Plai
 
 
 def started(name: str, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> PlainRanker | None:
-    """Return the plain ranker of this published name with these settings; None where there is none."""
+    """Return the plain ranker of this published name with these settings; None where there is none: it is optional."""
     family = FAMILIES.get(name.partition("-")[0])
     return None if family is None else family(n_features, settings, rng)
