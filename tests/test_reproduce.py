@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import fenced
 
 PROGRAM = [sys.executable, "-c", "from perturank.cli import main; main()"]
 SMALL = ["--experiment", "regret", "--users", "perfect", "--rounds", "600", "--seeds", "2", "--scale", "quick"]
@@ -88,6 +89,25 @@ def test_a_report_needs_neither_data_nor_the_place_where_the_runs_were_made(
     assert again["experiments"] == printed["experiments"]
     merged = run("merge", *map(str, halves), "--out", str(tmp_path / "merged"))
     assert printed["digest"] in merged
+
+
+def test_a_ranker_of_ones_own_is_compared_by_its_full_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = fenced.ROOT / "docs/how-to/add-a-ranker.md"
+    tally = next(block.text for block in fenced.blocks(page) if "file" in block.how)
+    odd = 'widths: int = hyper(1, "no list")\n    n_rankers: str = hyper("two", "no number")\n    step: float'
+    (tmp_path / "my_tally.py").write_text(tally.replace("step: float", odd, 1))
+    monkeypatch.chdir(tmp_path)
+    few = ["--data", "synthetic:12", "--users", "perfect", "--seeds", "1", "--rounds", "30", "--evaluate-at", "10"]
+    words = ["--rankers", "my_tally:tally,pdgd-linear", *few, "--out", "o"]
+    (row,) = as_json("reproduce", *words, "--dry-run")["rows"]
+    assert (row["experiment"], row["n_runs"]) == ("comparison", 2)
+    (found,) = as_json("reproduce", *words)["experiments"]
+    assert [each["arm"] for each in found["final"]] == ["my_tally:tally", "pdgd-linear"]
+    assert json.loads((tmp_path / "o" / "manifest.json").read_text())["asked"]["rankers"][0] == "my_tally:tally"
+    assert "my_tally:tally" in (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    assert as_json("report", "o")["experiments"] == [found]
+    said = run("reproduce", "--rankers", "my_tally:taly", *few, "--out", "p", code=2)
+    assert "no ranker 'taly' in my_tally" in said
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ GROUP = "perturank.rankers"  # of entry points: each names a module with a list 
 def rankers() -> dict[str, Published]:
     """Return every ranker that has a plain name: those of this package, and those of entry points."""
     modules = [importlib.import_module(f"{folder.__name__}.{m.name}") for m in pkgutil.iter_modules(folder.__path__)]
-    modules += [each.load() for each in entry_points(group=GROUP)]
+    modules += [importlib.import_module(each.module) for each in entry_points(group=GROUP)]
     found: dict[str, Published] = {}
     for entry in (p for m in modules for p in published_in(m)):
         if found.setdefault(entry.name, entry) != entry:

@@ -247,8 +247,8 @@ def _lists(one: Any, other: Any, shown: Query) -> list[tuple[Any, Any]]:
 
 def certain_orders_contradict_neither_one_another_nor_the_lists(published: Published) -> None:
     """No list breaks `precedes`; `certain` has no contradiction, no padding, and `uncertain` counts the rest."""
-    shown = query(9)
-    for ranker in (case(published).fresh, case(published).learned):
+    shown, found = query(9), case(_without_floor(published))
+    for ranker in (found.fresh, found.learned):
         certain, precedes = (np.asarray(eqx.filter_jit(each)(shown)) for each in (ranker.certain, ranker.precedes))
         require(not (certain & certain.T).any(), "certain holds an order and its reverse", "an order has one direction")
         padding = certain[9:].any() or certain[:, 9:].any()
@@ -261,6 +261,13 @@ def certain_orders_contradict_neither_one_another_nor_the_lists(published: Publi
             require(kept, f"the list {order.tolist()} breaks an order of precedes", "keep to it")
 
 
+def _without_floor(published: Published) -> Published:
+    """Return the ranker without a floor of exploration, which may put any document at any place."""
+    if "floor" not in published.settings.as_dict():
+        return published
+    return dataclasses.replace(published, settings=published.settings.changed(floor=0.0))
+
+
 def the_score_is_the_mean_of_an_ensembles(published: Published) -> None:
     """`score` is the mean of `scores`."""
     ranker, shown = case(published).learned, query(9)
@@ -271,9 +278,7 @@ def the_score_is_the_mean_of_an_ensembles(published: Published) -> None:
 def a_prior_alone_decides_the_first_list(published: Published) -> None:
     """Before the first click all rankers of an ensemble agree on the order of the prior."""
     prior = np.array([0.0, 3.0, 1.0, 2.0, -1.0, 0.5, 4.0, -2.0, 0.25])
-    fresh, best = start(published), np.argsort(-prior)[:PLACES].tolist()
-    if fresh.settings.as_dict().get("floor"):
-        return  # a floor of exploration puts others there, with a small probability
+    fresh, best = start(_without_floor(published)), np.argsort(-prior)[:PLACES].tolist()
     for key in KEYS:
         ranking = fresh.rank(query(9, prior=prior), key, PLACES)
         shown, free = ranking.documents.tolist(), np.asarray(ranking.free).tolist()

@@ -10,6 +10,7 @@ import pytest
 from helpers.service_small import N_FEATURES, PLACES, append, bits, created, learned, spec
 
 from perturank.catalogue import published
+from perturank.errors import BadInput
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.log import Log
 from perturank.service.log.records import Changed, decoded, encoded
@@ -174,3 +175,8 @@ def test_what_a_request_does_not_name_a_model_keeps_unless_it_has_other_features
     assert checked_spec(SpecRequest(n_features=4), held) == checked_spec(SpecRequest(n_features=4))
     other = SpecRequest(n_features=3, ranker="pdgd-linear")
     assert checked_spec(other, held) == checked_spec(other)
+
+
+def test_a_service_loads_no_ranker_by_the_name_of_its_module() -> None:
+    with pytest.raises(BadInput, match="unknown ranker"):
+        checked_spec(SpecRequest(n_features=3, ranker="perturank.rankers.pdgd:pdgd-linear"))
