@@ -15,7 +15,7 @@ from pathlib import Path
 import typer
 
 from perturank.service.log import Transaction
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.records import Changed, Impression
 from perturank.service.log.spec import checked_spec
 from perturank.service.log.sqlite import SqliteLog
@@ -49,7 +49,7 @@ def filled(log: SqliteLog, n: int) -> None:
 
 
 def _shown(transaction: Transaction, entry: Impression, amounts: dict[str, float], clicked: str) -> None:
-    name = fresh(0)
+    name = new_id(0)
     transaction.append("m", entry, name)
     transaction.tally.add("m", amounts)
     counters.record_feedback(transaction, "m", name, [clicked], True)

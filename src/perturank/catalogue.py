@@ -86,7 +86,7 @@ def _import(name: str) -> ModuleType:
         pass
     raise BadInput(
         f"no module {name!r}, neither among the installed packages nor in {os.getcwd()}",
-        "install its package, or run where it lies",
+        "install its package, or run the command in its folder",
     )
 
 

@@ -12,7 +12,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.log import Log, snapshots
 from perturank.service.log.feedback import give_feedback
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.records import Changed, Entry, Impression, Snapshot, packed
 from perturank.service.log.spec import Spec, checked_spec
 from perturank.service.settings import Retention
@@ -56,7 +56,7 @@ def created(log: Log, model: str = "m", **changes: Any) -> int:
 
 def shown(log: Log, entry: Impression | None = None, model: str = "m", name: bytes | None = None) -> bytes:
     """Log an impression and return its name."""
-    name = name or fresh(log.tail())
+    name = name or new_id(log.tail())
     with log.transaction() as transaction:
         transaction.append(model, entry or impression(), name)
     return name

@@ -44,6 +44,8 @@ def check(
         listed = table(f"{ranker}: {len(results)} contracts", "", "contract")
         for name, why in results.items():
             listed.add_row("✗" if why else "✓", name)
+        for name, missing in contracts_left_out(chosen):
+            listed.add_row("–", f"{name} (not declared: {missing})")
         to_people(listed)
         for name, why in broken.items():
             typer.echo(f"\n✗ {name}\n  {why}")
@@ -65,6 +67,16 @@ def broken_contracts(published: Published) -> Iterator[tuple[str, str]]:
             yield contract.name, f"{type(error).__name__}: {said} {_where(error, published)}"
         else:
             yield contract.name, ""
+
+
+def contracts_left_out(published: Published) -> Iterator[tuple[str, str]]:
+    """Yield the name of each contract that does not apply, and the protocols that the ranker does not declare."""
+    from perturank.contracts import CONTRACTS
+
+    for contract in CONTRACTS:
+        missing = contract.missing_from(published)
+        if missing:
+            yield contract.name, ", ".join(missing)
 
 
 def _where(error: Exception, published: Published) -> str:

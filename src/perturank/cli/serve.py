@@ -12,7 +12,7 @@ from perturank import machine
 from perturank.cli.console import to_programs
 from perturank.service.settings import settled
 
-File = Annotated[Path | None, typer.Option("--settings", help="TOML file with a table [serve].")]
+File = Annotated[Path | None, typer.Option("--settings", help=r"TOML file with a table \[serve].")]
 
 
 def serve(
@@ -20,7 +20,10 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port; 0: a free one.")] = None,
     log: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://…")] = None,
     learner: Annotated[str | None, typer.Option(help="child, or none: learn elsewhere.")] = None,
-    keep: Annotated[str | None, typer.Option(help="Records kept before the newest, like 30d; none: all.")] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="How far back records are kept, e.g. 30d; by default all."),
+    ] = None,
     keep_impressions: Annotated[
         int | None, typer.Option(help="The same as a number of learned impressions of each model.", min=1)
     ] = None,

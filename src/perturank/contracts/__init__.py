@@ -24,9 +24,13 @@ class Contract:
         """The function's name, as a sentence."""
         return self.check.__name__.replace("_", " ")
 
+    def missing_from(self, published: Published) -> list[str]:
+        """Return the names of the protocols that the contract is about and the ranker does not declare."""
+        return [each.__name__ for each in self.protocols if not isinstance(published.kind, each)]
+
     def applies_to(self, published: Published) -> bool:
         """Say whether the ranker declares what the contract is about."""
-        return all(isinstance(published.kind, protocol) for protocol in self.protocols)
+        return not self.missing_from(published)
 
 
 CONTRACTS = tuple(

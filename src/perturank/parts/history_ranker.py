@@ -32,7 +32,7 @@ class MemorySettings(HistorySettings):
     """Settings of rankers that can forget."""
 
     memory: int | None = hyper(
-        None, "pairs at which the half that was told longest ago is forgotten; none: nothing ever is", "", AT_LEAST_ONE
+        None, "most pairs kept; when full, the least recently seen half is dropped (none: unlimited)", "", AT_LEAST_ONE
     )
 
 

@@ -21,7 +21,7 @@ from perturank.service.http.rank import Lists
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
-from perturank.service.log.ids import fresh, sealed
+from perturank.service.log.ids import new_id, sign_id
 from perturank.service.log.records import Impression
 from perturank.service.serving.overview import Recent
 from perturank.service.serving.service import Service
@@ -313,7 +313,7 @@ def test_what_is_not_in_the_log_is_not_explained(http: TestClient, service: Serv
     assert why(422).endswith("documents are sent here with POST")
     assert "it is not said what to explain" in why(422, impression=name, recent=1)
     assert "recent is 'x'" in why(422, recent="x")
-    gone = sealed(fresh(0), "m", service.log.secret)
+    gone = sign_id(new_id(0), "m", service.log.secret)
     assert "compacted, erased, or never kept" in why(404, impression=gone)
     assert http.put("/v1/models/m", json=SPEC | {"n_features": 3}).status_code == 201
     assert "before the model began anew" in why(404, impression=name)

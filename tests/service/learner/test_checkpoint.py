@@ -21,7 +21,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild, recall_from
 from perturank.service.log import Log, snapshots
 from perturank.service.log.feedback import give_feedback
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.records import Batch, Closed
 
 
@@ -120,7 +120,7 @@ def test_a_source_that_has_had_its_say_has_had_it_after_a_restart_too(log: Log) 
 
 def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) -> None:
     created(log, ranker="p2linrank")
-    name = fresh(log.tail())
+    name = new_id(log.tail())
     with log.transaction() as transaction:
         assert give_feedback(transaction, "m", name, ["c"], False) == "early"
     lived(log, spec("p2linrank"), 1)
@@ -143,7 +143,7 @@ def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) 
 
 def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(log: Log) -> None:
     created(log, ranker="p2linrank")
-    name = fresh(log.tail())
+    name = new_id(log.tail())
     with log.transaction() as transaction:
         assert give_feedback(transaction, "m", name, ["c"], True) == "early"
     shown(log)  # waits, so that the log is needed from here on

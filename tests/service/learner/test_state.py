@@ -5,7 +5,7 @@ import tracemalloc
 from helpers.service_small import impression
 
 from perturank.service.learner.state import Completed, Tracker
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.records import Closed, Entry, Feedback, Impression, Record
 
 
@@ -68,7 +68,7 @@ def test_a_list_whose_clicks_came_first_keeps_its_place_among_those_that_close()
 def test_a_list_that_waits_takes_little_memory_whatever_it_showed() -> None:
     def large(position: int) -> Record:
         entry = Impression(1, 0, "learn", ["a", "b"], -1.0, bytes(10_000), f"user {position}")
-        return Record(position, 0, "m", fresh(position), entry)
+        return Record(position, 0, "m", new_id(position), entry)
 
     tracker = Tracker(str.encode)
     tracemalloc.start()
@@ -82,7 +82,7 @@ def test_a_list_that_waits_takes_little_memory_whatever_it_showed() -> None:
 def test_what_a_source_showed_is_waited_for_no_longer() -> None:
     tracker = Tracker(str.encode)
     for position, source in enumerate(("alice", "bob", None), start=1):
-        tracker.take(Record(position, 0, "m", fresh(position), impression(source=source)))
+        tracker.take(Record(position, 0, "m", new_id(position), impression(source=source)))
     tracker.forget(b"alice")
     assert tracker.oldest == 2
     assert [each.source for each in tracker.take(Record(9, 0, "m", None, Closed(5)))] == [b"bob", None]

@@ -12,7 +12,7 @@ from perturank.service.learner import retention, verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, snapshots
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.records import Batch, Feedback, Record
 from perturank.service.settings import Retention
 
@@ -80,7 +80,7 @@ def test_it_takes_no_more_memory_for_a_longer_log(log: Log) -> None:
     for n in (1500, 4500):
         with log.transaction() as transaction:
             for i in range(n):
-                transaction.append("m", impression(i, ids=[f"{n} {i} {j} {'x' * 100}" for j in range(4)]), fresh(i))
+                transaction.append("m", impression(i, ids=[f"{n} {i} {j} {'x' * 100}" for j in range(4)]), new_id(i))
         tracemalloc.start()
         assert list(faults(log)) == []
         peaks.append(tracemalloc.get_traced_memory()[1])

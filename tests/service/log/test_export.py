@@ -7,7 +7,7 @@ from helpers.service_small import clicked, created, impression, shown, spec
 
 from perturank.service.learner.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.ids import sealed
+from perturank.service.log.ids import sign_id
 from perturank.service.log.records import (
     KINDS,
     Batch,
@@ -52,7 +52,7 @@ def test_every_record_is_one_json_object_in_order(log: Log) -> None:
     assert [each["position"] for each in objects] == [1, 2, 3, 4, 5]
     assert [each["kind"] for each in objects] == ["changed", "impression", "feedback", "batch", "snapshot"]
     assert {each["model"] for each in objects} == {"m"}
-    assert objects[1]["impression"] == objects[2]["impression"] == sealed(name, "m", log.secret)
+    assert objects[1]["impression"] == objects[2]["impression"] == sign_id(name, "m", log.secret)
     assert objects[1]["ranking"] == ["a", "b", "c", "d"]
     assert objects[1]["propensity"] == pytest.approx(1 / 2.718281828, rel=1e-6)
     assert (objects[2]["clicks"], objects[2]["final"], objects[2]["effect"]) == (["c"], True, "counted")
@@ -70,7 +70,7 @@ def test_features_come_when_asked_for(log: Log) -> None:
     assert "features" not in as_json(record, log.secret)
     assert len(as_json(record, log.secret, with_features=True)["features"]) == 4
     assert as_json(closed, log.secret)["through"] == 1
-    assert as_json(batch, log.secret)["skipped"] == [sealed(b"123456789012", "m", log.secret)]
+    assert as_json(batch, log.secret)["skipped"] == [sign_id(b"123456789012", "m", log.secret)]
 
 
 def test_position_kind_model_and_time_are_the_records_whatever_its_entry_holds() -> None:
@@ -79,7 +79,7 @@ def test_position_kind_model_and_time_are_the_records_whatever_its_entry_holds()
         line = as_json(Record(99, 1_700_000_000_123, "m", b"123456789012", entry), b"secret")
         assert (line["position"], line["kind"], line["model"]) == (99, type(entry).__name__.lower(), "m")
         assert line["at"] == "2023-11-14T22:13:20.123+00:00"
-        assert line["impression"] == sealed(b"123456789012", "m", b"secret")
+        assert line["impression"] == sign_id(b"123456789012", "m", b"secret")
 
 
 def test_where_a_base_ends_has_a_name_of_its_own() -> None:

@@ -24,7 +24,7 @@ from perturank.service.learner.replay import rebuild, recall_from
 from perturank.service.learner.verify import faults
 from perturank.service.log import snapshots
 from perturank.service.log.group_commit import Committer
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.records import Snapshot
 from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
@@ -39,7 +39,7 @@ def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_
     acknowledged: list[bytes] = []
 
     def show() -> None:
-        name = fresh(log.tail())
+        name = new_id(log.tail())
         committer.submit(lambda transaction: transaction.append("m", impression(), name)).result()
         acknowledged.append(name)
 

@@ -5,7 +5,7 @@ from helpers.service_small import created, impression, shown
 
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows, give_feedback, through
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.records import Feedback
 from perturank.service.log.refusals import Contradiction, Refused
 
@@ -73,7 +73,7 @@ def test_feedback_after_its_window_is_kept_but_does_not_count(log: Log) -> None:
 
 
 def test_feedback_before_its_impression_waits_for_it(log: Log) -> None:
-    name = fresh(log.tail())
+    name = new_id(log.tail())
     assert give(log, name, "a") == "early"
     assert give(log, name, "a") == "known"
     with log.transaction() as transaction:
@@ -83,7 +83,7 @@ def test_feedback_before_its_impression_waits_for_it(log: Log) -> None:
 
 
 def test_feedback_to_an_impression_lost_before_the_window_is_late(log: Log) -> None:
-    name = fresh(log.tail())
+    name = new_id(log.tail())
     shown(log)
     close(log, log.tail())
     assert give(log, name, "a") == "late"

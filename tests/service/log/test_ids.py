@@ -4,39 +4,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perturank.service.log.ids import fresh, made_at, opened, sealed
+from perturank.service.log.ids import made_at, new_id, sign_id, verify_id
 from perturank.service.log.refusals import NotKnown
 
 SECRET = b"s" * 32
 
 
 def test_a_name_comes_back_and_says_when_it_was_made() -> None:
-    name = fresh(123_456)
-    text = sealed(name, "m", SECRET)
+    name = new_id(123_456)
+    text = sign_id(name, "m", SECRET)
     assert len(text) == 27
-    assert opened(text, "m", SECRET) == name
+    assert verify_id(text, "m", SECRET) == name
     assert made_at(name) == 123_456
 
 
 def test_no_two_names_are_alike() -> None:
-    assert len({fresh(7) for _ in range(1000)}) == 1000
+    assert len({new_id(7) for _ in range(1000)}) == 1000
 
 
 def test_a_name_of_another_model_or_log_is_nobodys() -> None:
-    text = sealed(fresh(1), "m", SECRET)
+    text = sign_id(new_id(1), "m", SECRET)
     for model, secret in (("n", SECRET), ("m", b"t" * 32)):
         with pytest.raises(NotKnown):
-            opened(text, model, secret)
+            verify_id(text, model, secret)
 
 
 @given(st.text(max_size=40))
 def test_made_up_names_are_refused(text: str) -> None:
     with pytest.raises(NotKnown):
-        opened(text, "m", SECRET)
+        verify_id(text, "m", SECRET)
 
 
 def test_a_second_spelling_of_a_name_is_refused() -> None:
-    text = sealed(fresh(1), "m", SECRET)
+    text = sign_id(new_id(1), "m", SECRET)
     for other in (text + "=", text[:-1], text + " ", " " + text):
         with pytest.raises(NotKnown):
-            opened(other, "m", SECRET)
+            verify_id(other, "m", SECRET)

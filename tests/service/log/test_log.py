@@ -127,7 +127,7 @@ def test_a_transaction_sees_what_it_has_appended_as_if_it_were_written(log: Log)
     created(log)
     known, new = shown(log, impression(1)), b"n" * 12
     with log.transaction() as transaction:
-        transaction.foresee([known, new, b"never" + bytes(7)])
+        transaction.prefetch([known, new, b"never" + bytes(7)])
         assert [record.entry for record in transaction.about(known)] == [impression(1)]
         assert transaction.about(new) == []
         transaction.append("m", impression(2), new)
@@ -150,7 +150,7 @@ def test_what_was_cut_is_not_seen_any_more_by_its_own_transaction(log: Log) -> N
     created(log)
     known, new = shown(log, impression(1)), b"n" * 12
     with log.transaction() as transaction:
-        transaction.foresee([known])
+        transaction.prefetch([known])
         transaction.append("m", impression(2), new)
         transaction.append("m", Closed(2))
         assert transaction.cut([4], [known, new]) == 3

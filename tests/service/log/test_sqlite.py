@@ -183,7 +183,7 @@ def test_transactions_of_all_sizes_share_a_few_statements(tmp_path: Path) -> Non
     names = [n.to_bytes(12, "big") for n in range(100)]
     for n in range(1, 101):
         with log.transaction() as transaction:
-            transaction.foresee(names[:n])
+            transaction.prefetch(names[:n])
             for name in names[:n]:
                 transaction.append("m", Pinned(n), name)
     powers = {1, 2, 4, 8, 16, 32, 64}

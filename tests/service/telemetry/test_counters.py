@@ -9,7 +9,7 @@ from helpers.service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows
-from perturank.service.log.ids import fresh
+from perturank.service.log.ids import new_id
 from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, Progress
 from perturank.service.serving.overview import Lags
 from perturank.service.telemetry.counters import record_feedback
@@ -45,7 +45,7 @@ def test_late_and_early_feedback_is_told_apart(log: Log) -> None:
     with log.transaction() as transaction:
         close_windows(transaction, "m", log.tail())
         assert record_feedback(transaction, "m", late, ["a"], True) == "late"
-        assert record_feedback(transaction, "m", fresh(log.tail() + 9), ["a"], True) == "early"
+        assert record_feedback(transaction, "m", new_id(log.tail() + 9), ["a"], True) == "early"
     counted = totals(log)
     assert (counted["feedback late"], counted["feedback early"]) == (1, 1)
     assert not any(name.startswith("click") for name in counted)

@@ -99,7 +99,7 @@ class Lists:
             return await self._explained(request, Explain(recent=int(recent)))
         if impression is None or recent is not None:
             remedy = "ask with ?impression=ID or ?recent=NUMBER; documents are sent here with POST"
-            raise Refused("it is not said what to explain", remedy)
+            raise Refused("the request does not say what to explain", remedy)
         held = await hosted(self._service, request.path_params["model"])
         record = await asyncio.wrap_future(self._service.shown(held.name, impression))
         found = await anyio.to_thread.run_sync(self._explained_record, held, record)

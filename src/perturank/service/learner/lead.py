@@ -22,13 +22,13 @@ class Lead:
 
     @classmethod
     def take(cls, log: Log) -> Lead:
-        """Raise the epoch: what is read from now on is not taken out under the reader's hands by an earlier one."""
+        """Increment the epoch, so that an earlier leader can no longer delete records that we read."""
         with log.transaction() as transaction:
             lead = cls(transaction.remembered(EPOCH) + 1)
             transaction.remember(EPOCH, lead.epoch)
         return lead
 
     def check(self, transaction: Transaction) -> None:
-        """Stop one that has lost its place; called within each transaction that writes."""
+        """Raise Superseded if another learner leads now; every transaction that writes calls it."""
         if transaction.remembered(EPOCH) != self.epoch:
             raise Superseded("another learner has taken over this log", "one is enough: this one ends")

@@ -37,7 +37,7 @@ from perturank.service.settings import Retention
 from perturank.service.telemetry.counters import LEARNED, UPDATE_SECONDS, UPDATES
 
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
-FAR_BEHIND = 100_000  # records of all models: what a restart may have to read for the sake of one that stands still
+FAR_BEHIND = 100_000  # records after which an idle model's state is stored again, to bound what a restart reads
 MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model to a step: a backlog is learned in several, each with its version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
 TAKING = (Changed, Deleted, Erased)  # what waits to be learned may be less, or other, after one of these
@@ -156,7 +156,7 @@ class Learner:
         return [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)] if waiting else []
 
     def _publish(self, state: State, n: int) -> None:
-        """Write a version, unless something decisive came meanwhile: then it is no longer what the log says."""
+        """Publish a version, unless a record that changes the model was appended after the last one read."""
         assert state.ranker is not None
         digest = snapshots.digest(state.ranker)
         content = snapshots.version_bytes(state.ranker, model=state.model, learned=state.learned)

@@ -23,9 +23,9 @@ from perturank.service.telemetry.logger import logger, write_to_stderr
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty updates
-A_LOT = 16 * AT_ONCE  # impressions found by one look: after so many there is no time to lose
-SECONDS_FOR_OTHERS = 0.05  # to write, between two looks that take records out
-SECONDS_IN_STEP = 0.01  # batches of a fixed size are few, whoever looks how often
+A_LOT = 16 * AT_ONCE  # impressions found by one look: beyond it the next look follows at once
+SECONDS_FOR_OTHERS = 0.05  # pause between two looks that delete records, so that others can write
+SECONDS_IN_STEP = 0.01  # with batches of a fixed size, frequent looks publish no extra versions
 
 
 class Stop:

@@ -33,7 +33,7 @@ class Transaction(Protocol):
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
 
-    def foresee(self, impressions: Sequence[bytes]) -> None:
+    def prefetch(self, impressions: Sequence[bytes]) -> None:
         """Read the records of these impressions at once: each will be asked for."""
 
     def about(self, impression: bytes) -> list[Record]:

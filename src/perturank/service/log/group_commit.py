@@ -17,7 +17,7 @@ from perturank.service.log.refusals import LogFull, NotReady
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
-MOST_WAITING = 4096  # some seconds of requests; whoever comes then would wait for longer than anybody does
+MOST_WAITING = 4096  # a few seconds of backlog; beyond it requests are refused, since clients would time out anyway
 SECONDS_BUSY = 0.015  # since the last flush: then more is on its way
 SECONDS_TO_GATHER = 0.008
 
@@ -31,7 +31,6 @@ class Waiting(NamedTuple):
     future: Future[Any]
     impression: bytes | None
     then: Callable[[Any], None] | None
-    only_if_awaited: bool
 
 
 class Committer:
@@ -56,13 +55,10 @@ class Committer:
         action: Action[T],
         impression: bytes | None = None,
         then: Callable[[T], None] | None = None,
-        *,
-        only_if_awaited: bool = False,
     ) -> Future[T]:
         """Return the future result of the action; one that asks about an impression says so beforehand.
 
-        `then` is told the result when it is durable, also where nobody waits for the future any more.
-        `only_if_awaited`: not worth doing once the future is cancelled.
+        `then` is called with the result when it is durable, even if nobody waits for the future any more.
         """
         future: Future[T] = Future()
         with self._submitting:
@@ -70,7 +66,7 @@ class Committer:
                 raise NotReady("the service is stopping", "send it again in a moment")
             if self._waiting.qsize() >= MOST_WAITING:
                 raise NotReady("too many requests wait for the log", "send it again in a moment")
-            self._waiting.put(Waiting(action, future, impression, then, only_if_awaited))
+            self._waiting.put(Waiting(action, future, impression, then))
         return future
 
     def close(self) -> None:
@@ -118,11 +114,8 @@ class Committer:
             with self._log.transaction() as transaction:
                 asked = [each.impression for each in group if each.impression is not None]
                 if asked:
-                    transaction.foresee(asked)
+                    transaction.prefetch(asked)
                 for each in group:
-                    if each.only_if_awaited and each.future.cancelled():
-                        refused.append((each.future, NotReady("nobody waits for it")))
-                        continue
                     try:
                         results.append((each, each.action(transaction)))
                     except BadInput as refusal:

@@ -1,6 +1,6 @@
-"""Names of impressions: when it was made, chance, and a seal that tells our own names from made-up ones.
+"""Ids of impressions: a log position, random bytes, and a signature that tells our ids from made-up ones.
 
-A sealed name that is not in the log is feedback that came early; one without the seal is nobody's.
+Feedback with a signed id that is not in the log came early; an id without a valid signature is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ N_SOURCE = 16
 SECRET_BYTES = 32
 
 
-def fresh(position: int) -> bytes:
+def new_id(position: int) -> bytes:
     """Return a new name, made when the log ended at this position; 12 bytes."""
     return position.to_bytes(N_POSITION, "big") + os.urandom(N_CHANCE)
 
@@ -27,19 +27,19 @@ def made_at(name: bytes) -> int:
     return int.from_bytes(name[:N_POSITION], "big")
 
 
-def sealed(name: bytes, model: str, secret: bytes) -> str:
+def sign_id(name: bytes, model: str, secret: bytes) -> str:
     """Return the name as clients see it: URL-safe, with the seal; 27 characters."""
     return base64.urlsafe_b64encode(name + _seal(name, model, secret)).rstrip(b"=").decode()
 
 
-def opened(text: str, model: str, secret: bytes) -> bytes:
+def verify_id(text: str, model: str, secret: bytes) -> bytes:
     """Return the name behind the text; one that this log did not give for this model is refused."""
     try:
         content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         content = b""
     name, seal = content[: N_POSITION + N_CHANCE], content[N_POSITION + N_CHANCE :]
-    if not hmac.compare_digest(seal, _seal(name, model, secret)) or sealed(name, model, secret) != text:
+    if not hmac.compare_digest(seal, _seal(name, model, secret)) or sign_id(name, model, secret) != text:
         raise NotKnown(f"impression {text[:40]!r} was not given by this model", "send back what /rank answered")
     return name
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import numpy as np
 
-from perturank.service.log.ids import sealed
+from perturank.service.log.ids import sign_id
 from perturank.service.log.refusals import Refused
 from perturank.service.log.spec import Spec
 from perturank.wire.specification import Mode
@@ -60,7 +60,7 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """The learner learned from the impressions completed up to this position, but for those skipped.
+    """The learner is to learn from the impressions completed up to this position, except those skipped.
 
     Many can be completed by one record, so that the position alone does not say where a batch ends.
     """
@@ -206,7 +206,7 @@ def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> di
         "kind": type(record.entry).__name__.lower(),
         "model": record.model,
         "at": datetime.fromtimestamp(record.at / 1000, UTC).isoformat(timespec="milliseconds"),
-        **({} if name is None else {"impression": sealed(name, record.model, secret)}),
+        **({} if name is None else {"impression": sign_id(name, record.model, secret)}),
         **_content(record, secret, with_features),
     }
 
@@ -216,7 +216,7 @@ def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, An
         case Impression() as shown:
             return _impression(shown, with_features)
         case Batch() as batch:
-            skipped = [sealed(name, record.model, secret) for name in batch.skipped]
+            skipped = [sign_id(name, record.model, secret) for name in batch.skipped]
             return {"through": batch.through, "n": batch.n, "skipped": skipped}
         case Compacted() as base:  # `at` of a line is its time, and this one is a position
             return {"base_at" if name == "at" else name: value for name, value in _values(base).items()}
@@ -249,7 +249,7 @@ CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
 
 
 def log_probability(log_p: Sequence[float], free: Sequence[int]) -> float:
-    """Return the log-probability of a list from those of its places; 1/free is taken for what is as good as it."""
+    """Return the log-probability of a list from those of its places; one within rounding of 1/free counts as 1/free."""
     total, n_lists = 0.0, 1
     for place, n in zip(log_p, free, strict=True):
         surprise = math.log(max(n, 1))

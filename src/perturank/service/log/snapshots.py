@@ -81,7 +81,7 @@ def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Rank
 
 
 def digest(ranker: Ranker, *, whole: bool = False) -> bytes:
-    """Return 16 bytes that differ when any bit of any array does that serving needs; whole: of any at all.
+    """Return a 16-byte digest of the arrays that serving needs, or of all arrays if `whole`.
 
     What the history holds decides the next fit, so a version whose history went wrong is followed by
     one that differs; summing all of it for every version would take longer and longer.

@@ -256,7 +256,7 @@ class SqlTransaction(Generic[C]):
             self._newest[model, type(entry)] = new
         return self.position
 
-    def foresee(self, impressions: Sequence[bytes]) -> None:
+    def prefetch(self, impressions: Sequence[bytes]) -> None:
         """Read the records of these impressions at once: each will be asked for."""
         self._flush()
         self._about.update({each: [] for each in impressions})
@@ -267,7 +267,7 @@ class SqlTransaction(Generic[C]):
     def about(self, impression: bytes) -> list[Record]:
         """Return the records of one impression."""
         if impression not in self._about:
-            self.foresee([impression])
+            self.prefetch([impression])
         return list(self._about[impression])
 
     def newest(self, model: str, kind: type) -> Record | None:

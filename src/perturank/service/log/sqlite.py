@@ -72,7 +72,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
     def connect(self) -> sqlite3.Connection:
         """Return a new connection; SQLite itself moves the -wal file into the log, in the commit that fills it."""
         connection = sqlite3.connect(self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False)
-        if connection.execute("PRAGMA page_count").fetchone() == (0,):  # any other it would write, to no avail
+        if connection.execute("PRAGMA page_count").fetchone() == (0,):  # on any other file the pragma has no effect
             connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")

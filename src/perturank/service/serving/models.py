@@ -55,7 +55,7 @@ class Host:
         self._lock = threading.Lock()
         self._most = most_documents
         self._compiled: set[Program] = set()
-        self.forget: Callable[[str], None] = lambda model: None  # what else is remembered of what a model was asked
+        self.forget: Callable[[str], None] = lambda model: None  # drops a model's recent queries
 
     def refresh(self) -> None:
         """Take in what is new in the log."""
@@ -221,7 +221,7 @@ class VersionFiles:
             self._lock.release()
 
     def _rebuild(self, *which: str) -> bytes:
-        """Return what `perturank replay` writes, or raise what it refuses; on its way it is in no file to be left."""
+        """Return what `perturank replay` writes to a pipe, so that no file is left behind; raise what it refuses."""
         try:
             child = children.start("replay", *which, "--out=-", log=self._log, pipes=subprocess.PIPE)
         except OSError as error:  # too many files or processes, too little memory: it may pass

@@ -54,7 +54,7 @@ class Flat(NamedTuple):
 
 @lru_cache(maxsize=MOST_PROGRAMS)
 def _program(structure: Any, shapes: tuple[Any, ...], k: int) -> Callable[..., tuple[Array, Array | None, list[Array]]]:
-    """Return the compiled drawing of lists by rankers of this structure and these shapes, which then go together."""
+    """Return the compiled program that draws a list, for one pytree structure and its shapes."""
 
     @jax.jit
     def program(

@@ -16,7 +16,7 @@ from perturank.core import KeepsLimits
 from perturank.service.log import Log, Transaction, changes, snapshots
 from perturank.service.log.feedback import Status, close_windows
 from perturank.service.log.group_commit import Committer
-from perturank.service.log.ids import fresh, opened, sealed, source_seal
+from perturank.service.log.ids import new_id, sign_id, source_seal, verify_id
 from perturank.service.log.records import Changed, Impression, Record, packed, probability
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec
@@ -101,7 +101,7 @@ class Service:
         source: str | None = None,
         draw: int | None = None,
     ) -> Future[Shown]:
-        """Return the list to show, once its impression is durable; the number of a draw stands for its chance."""
+        """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key."""
         top = held.spec.places if top is None else top
         drawn = sampling.listed(held.flat, held.spec, features, prior, top, draw=draw)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
@@ -118,9 +118,9 @@ class Service:
             [ids[row] for row in drawn.order] if mode == "shadow" else None,
             drawn.agreed if mode == "learn" else None,
         )
-        name = fresh(self._tail)
+        name = new_id(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
-        impression = sealed(name, held.name, self.log.secret)
+        impression = sign_id(name, held.name, self.log.secret)
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> Shown:
@@ -132,14 +132,11 @@ class Service:
             position = transaction.append(held.name, written, name)
             return Shown(impression, entry.ids, certain, propensity, held.version, position)
 
-        # A list that nobody will see any more is not worth a place in the log.
-        return self.committer.submit(
-            write, then=lambda shown: self.windows.note(held.name, shown.position), only_if_awaited=True
-        )
+        return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""
-        name = opened(impression, model, self.log.secret)
+        name = verify_id(impression, model, self.log.secret)
 
         def write(transaction: Transaction) -> Status:
             changes.must_exist(transaction, model)
@@ -149,7 +146,7 @@ class Service:
 
     def shown(self, model: str, impression: str) -> Future[Record]:
         """Return the record of a list; one that is not in the log, or not any more, is refused."""
-        name = opened(impression, model, self.log.secret)
+        name = verify_id(impression, model, self.log.secret)
 
         def found(transaction: Transaction) -> Record:
             for record in transaction.about(name):
