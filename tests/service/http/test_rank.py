@@ -309,9 +309,9 @@ def test_what_is_not_in_the_log_is_not_explained(http: TestClient, service: Serv
 
     name = rank(http)["impression"]
     assert "was not given by this model" in why(404, impression="made-up")
-    assert why(422).startswith("it is not said what to explain")
+    assert why(422).startswith("the request does not say what to explain")
     assert why(422).endswith("documents are sent here with POST")
-    assert "it is not said what to explain" in why(422, impression=name, recent=1)
+    assert "the request does not say what to explain" in why(422, impression=name, recent=1)
     assert "recent is 'x'" in why(422, recent="x")
     gone = sign_id(new_id(0), "m", service.log.secret)
     assert "compacted, erased, or never kept" in why(404, impression=gone)
