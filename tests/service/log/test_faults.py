@@ -36,11 +36,12 @@ def test_a_full_disk_refuses_keeps_what_was_acknowledged_and_goes_on_when_there_
     committer = Committer(log)
     ballast = small_disk / "ballast"
     ballast.write_bytes(os.urandom(1_200_000))
+    large = impression(ids=[f"{place}{'-' * 2000}" for place in range(4)])  # so that few commits fill the disk
     acknowledged: list[bytes] = []
 
     def show() -> None:
         name = new_id(log.tail())
-        committer.submit(lambda transaction: transaction.append("m", impression(), name)).result()
+        committer.submit(lambda transaction: transaction.append("m", large, name)).result()
         acknowledged.append(name)
 
     def fill() -> None:
