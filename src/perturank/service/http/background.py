@@ -31,6 +31,10 @@ SECONDS_TO_A_CLOSING = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
 COMPILING = "a list cannot be compiled"
 ENDED = "a background task has ended"
+MOST_DOCUMENTS = 128  # pairs are many: of a longer query these come first
+DAMAGED = "a stored version is damaged or gone, and another one serves"
+SAMPLING = "queries cannot be looked at for certain orders"
+HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
 
 
 @asynccontextmanager
@@ -105,9 +109,6 @@ async def _compile(service: Service, health: Health) -> None:
             failed.add(program(*todo))
 
 
-MOST_DOCUMENTS = 128  # pairs are many: of a longer query these come first
-
-
 @eqx.filter_jit
 def _uncertain(ranker: CertainOrders, query: Query) -> Array:
     return ranker.uncertain(query)
@@ -143,11 +144,6 @@ class Sampler:
             transaction.tally.add(model, {SAMPLED: 1, UNCERTAIN: share})
 
         self._service.committer.submit(write)
-
-
-DAMAGED = "a stored version is damaged or gone, and another one serves"
-SAMPLING = "queries cannot be looked at for certain orders"
-HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
 
 
 class Health:

@@ -28,6 +28,7 @@ BINARY = "application/msgpack"
 BINARY_NAMES = (BINARY, "application/x-msgpack")
 FILE = "application/vnd.safetensors"
 LARGE = 262_144  # bytes: to decode more takes longer than others should wait
+LARGEST = 1e12  # a score multiplies and adds many of them in float32, and squares some
 
 
 def is_binary(request: Request) -> bool:
@@ -85,9 +86,6 @@ def respond(request: Request, value: Any, status: int = 200) -> Response:
     if is_binary(request):
         return Response(msgspec.msgpack.encode(value), status, media_type=BINARY)
     return Response(msgspec.json.encode(value), status, media_type=JSON)
-
-
-LARGEST = 1e12  # a score multiplies and adds many of them in float32, and squares some
 
 
 def check_ids(ids: Sequence[str], most: int) -> None:

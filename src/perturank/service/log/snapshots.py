@@ -17,6 +17,8 @@ from perturank.service.log.spec import Spec
 
 KEPT = 20  # newest versions, all of which stay stored
 SHARE = 8  # of older ones two neighbours are this share of their age apart, counted in versions
+LISTED = range(1, 1001)  # how many may be asked for at once
+NUMBERS = range(1, 2**53)  # of versions, as JSON can say them
 
 
 def version_name(model: str, version: int) -> str:
@@ -117,10 +119,6 @@ def _spacing(age: int) -> int:
 def versions(log: Log, model: str) -> list[int]:
     """Return the versions whose bytes are stored, oldest first."""
     return [int(name.rpartition("/")[2]) for name in log.names(f"{model}/version/")]
-
-
-LISTED = range(1, 1001)  # how many may be asked for at once
-NUMBERS = range(1, 2**53)  # of versions, as JSON can say them
 
 
 class Published(NamedTuple):

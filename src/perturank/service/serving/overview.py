@@ -24,6 +24,11 @@ from perturank.service.telemetry.prometheus import Metrics, Traffic
 SECONDS_KEPT = 0.9  # however many look, it is read once a second
 MINUTES_TOLD = 3  # of each model; `history` has those before them
 SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # what is read for each: only old minutes are hours yet
+LONGEST_LAG = 30.0  # seconds
+LEAST_ROOM = 200_000_000  # bytes
+FULL_SINCE = 30.0  # seconds for which a full log is told of
+MOST = 25  # of one model
+MOST_BYTES = 4_000_000  # of one model's features
 
 
 class Lags:
@@ -141,11 +146,6 @@ def _bucket(row: Sums) -> dict[str, Any]:
     return {"start": row.start * 1000, **counters.summary(row.amounts)}
 
 
-LONGEST_LAG = 30.0  # seconds
-LEAST_ROOM = 200_000_000  # bytes
-FULL_SINCE = 30.0  # seconds for which a full log is told of
-
-
 class Alarm(NamedTuple):
     """One thing that is wrong: its name for programs, what it is, and what to do."""
 
@@ -191,10 +191,6 @@ def alarms(
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
-
-
-MOST = 25  # of one model
-MOST_BYTES = 4_000_000  # of one model's features
 
 
 class Asked(NamedTuple):

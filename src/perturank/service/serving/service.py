@@ -27,6 +27,7 @@ from perturank.service.telemetry import counters
 from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
+GRAIN = 1.0  # seconds; impressions this close together close together, with the last of them
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,6 @@ def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
     """Return the caller's own order: by its prior, or as the documents were sent."""
     order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
     return order[:top]
-
-
-GRAIN = 1.0  # seconds; impressions this close together close together, with the last of them
 
 
 class Windows:

@@ -45,6 +45,11 @@ OF_SUMS = (  # kind, name, meaning, and the sums that are its values: of a summa
     (CounterMetricFamily, "certain_places", "Of these, those where one document was free", counters.CERTAIN),
 )
 Sample = tuple[str, list[str], float]
+SECONDS_KEPT = 120
+SECONDS_OF_LATENCY = 60
+SHORTEST = 1e-4
+KINDS = {"/v1/models/{model}/rank": "rank", "/v1/models/{model}/feedback": "feedback"}
+FAILED, FULL = "failed", 507
 
 
 class Metrics:
@@ -115,13 +120,6 @@ class LogCollector(Collector):
                 yield "clicks", [model, str(each["place"])], each["clicks"]
             if found["exploration"] is not None:
                 yield "exploration_cost", [model], found["exploration"]["cost"]
-
-
-SECONDS_KEPT = 120
-SECONDS_OF_LATENCY = 60
-SHORTEST = 1e-4
-KINDS = {"/v1/models/{model}/rank": "rank", "/v1/models/{model}/feedback": "feedback"}
-FAILED, FULL = "failed", 507
 
 
 class Traffic:
