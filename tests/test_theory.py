@@ -7,7 +7,7 @@ from oracles import theory as plain
 
 from perturank import theory
 
-PROBLEM = theory.Problem(
+PROBLEM = theory.BoundProblem(
     d=5, v_max=12, shown=10, delta_min=0.1, P=1.5, Q=2.0, R=0.4, l2=0.7, n_rankers=3, noise_std=0.2
 )
 

@@ -16,7 +16,7 @@ from perturank.experiments.planning import RunPlan, Sources, findings, plan_runs
 from perturank.experiments.protocol import Protocol
 from perturank.experiments.trust import Trust
 from perturank.results.job import Job
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 from perturank.results.store import Store
 from perturank.sweeps import cost
 from perturank.sweeps.speed import matrix_gflops
@@ -57,18 +57,18 @@ class Study:
             raise BadInput(f"{store.folder} does not say what was asked for", "make it with perturank reproduce")
         return cls(Protocol.from_dict(asked), asked["sources"])
 
-    def plan(self, done: Mapping[str, Outcome], *, guess: bool = False) -> RunPlan:
+    def plan(self, done: Mapping[str, RunOutcome], *, guess: bool = False) -> RunPlan:
         """Return the runs that are asked for, as far as the finished ones tell."""
         return plan_runs(self.protocol, self.sources, done, guess=guess)
 
-    def findings(self, done: Mapping[str, Outcome]) -> list[Finding]:
+    def findings(self, done: Mapping[str, RunOutcome]) -> list[Finding]:
         """Return what the finished runs say."""
         return findings(self.protocol, self.sources, done)
 
 
 def run_missing(
     study: Study, store: Store, run_jobs: JobRunner, on_plan: Callable[[RunPlan], None]
-) -> dict[str, Outcome]:
+) -> dict[str, RunOutcome]:
     """Run every job that is asked for and that the store lacks; return all it has.
 
     `on_plan` is told each time the plan is known better.
@@ -109,7 +109,7 @@ class Estimates:
         return self.compiling + sum(row.seconds for row in self.rows)
 
 
-def estimate(study: Study, done: Mapping[str, Outcome]) -> Estimates:
+def estimate(study: Study, done: Mapping[str, RunOutcome]) -> Estimates:
     """Return what is still to be done. A run that several experiments share counts for the first."""
     gflops = matrix_gflops(CALIBRATION)
     runs = study.plan(done, guess=True).runs
@@ -130,13 +130,13 @@ def estimate(study: Study, done: Mapping[str, Outcome]) -> Estimates:
     return Estimates(tuple(rows), cost.compiling(to_compile), gflops)
 
 
-def weights(jobs: Sequence[Job], done: Mapping[str, Outcome]) -> dict[str, float]:
+def weights(jobs: Sequence[Job], done: Mapping[str, RunOutcome]) -> dict[str, float]:
     """Return about how many seconds each run takes, by key."""
     costs = cost.seconds(jobs, _data({job.data for job in jobs}), done, cost.REFERENCE_GFLOPS)
     return {job.key: seconds for job, seconds in zip(jobs, costs, strict=True)}
 
 
-def _longest_first(jobs: Sequence[Job], done: Mapping[str, Outcome]) -> list[Job]:
+def _longest_first(jobs: Sequence[Job], done: Mapping[str, RunOutcome]) -> list[Job]:
     """Return the runs in an order that leaves no long one for the end."""
     seconds = weights(jobs, done)
     return sorted(jobs, key=lambda job: -seconds[job.key])
@@ -147,7 +147,7 @@ def _data(names: Iterable[str]) -> dict[str, cost.Data]:
     return {name: cost.Data(fold.n_features, fold.test.n_documents) for name, fold in folds.items()}
 
 
-def facts(study: Study, done: Mapping[str, Outcome]) -> dict[str, str]:
+def facts(study: Study, done: Mapping[str, RunOutcome]) -> dict[str, str]:
     """Return what a reader should know of all runs."""
     p = study.protocol
     hours = sum(outcome.last("seconds") for outcome in done.values()) / 3600

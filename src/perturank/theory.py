@@ -41,7 +41,7 @@ def log_smallest_n(delta: float, beta: float) -> float:
 
 
 @dataclass(frozen=True)
-class Problem:
+class BoundProblem:
     """The constants of a problem whose data and users obey prop:pairwise; `c` is the lemma's constant, at best 1."""
 
     d: int

@@ -14,7 +14,7 @@ from perturank.experiments.grids import points, searches
 from perturank.experiments.planning import RunPlan, findings, plan_runs
 from perturank.experiments.protocol import SCALES, Protocol, protocol
 from perturank.results.job import Job
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 SOURCES = {"synthetic:12": ["one", "two"], "synthetic-linear": ["three"]}
 
@@ -24,9 +24,9 @@ def asked(**changes: Any) -> Protocol:
     return Protocol(**fields | changes)
 
 
-def all_done(protocol: Protocol, score: Mapping[str, float] | None = None) -> tuple[RunPlan, dict[str, Outcome]]:
+def all_done(protocol: Protocol, score: Mapping[str, float] | None = None) -> tuple[RunPlan, dict[str, RunOutcome]]:
     """Plan, and pretend to run what is missing, until nothing is."""
-    done: dict[str, Outcome] = {}
+    done: dict[str, RunOutcome] = {}
     while True:
         plan = plan_runs(protocol, SOURCES, done)
         missing = {key: job for key, job in plan.jobs.items() if key not in done}

@@ -18,7 +18,7 @@ from perturank.experiments.reversals import (
     with_reversals,
 )
 from perturank.orders import NO_DOCUMENT, Orders
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 
 def drawn(seed: int) -> Orders:
@@ -59,7 +59,7 @@ def test_shares_agree_with_the_oracle(seed: int) -> None:
     assert found[CONTROL_REVERSED] == pytest.approx(oracle.reversed_share(control, later.tolist()))
 
 
-def run(seed: int, fold: int = 1, orders: tuple[Orders, ...] = ()) -> Outcome:
+def run(seed: int, fold: int = 1, orders: tuple[Orders, ...] = ()) -> RunOutcome:
     return replace(outcome({}, [10, 100], seed=seed, fold=fold), orders=orders)
 
 

@@ -8,12 +8,12 @@ from helpers.made_up import outcome
 
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.trust import Trust, by_user
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 NDCGS = [0.1 * i for i in range(11)]
 
 
-def run(ndcg: float, seed: int = 0, random_ndcg: float = 0.25, certain_wrong: float = math.nan) -> Outcome:
+def run(ndcg: float, seed: int = 0, random_ndcg: float = 0.25, certain_wrong: float = math.nan) -> RunOutcome:
     ends = {"ndcg": [0.0, ndcg], "uncertain": [1.0, 0.5], "certain_wrong": [math.nan, certain_wrong]}
     return replace(outcome(ends, [1, 10], seed=seed), random_ndcg=random_ndcg)
 

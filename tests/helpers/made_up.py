@@ -11,7 +11,7 @@ import numpy as np
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Choice, Claim, Curve, Drawing, Experiment, Finding, Verdict
 from perturank.results.job import Job
-from perturank.results.outcome import MEASURES, Outcome
+from perturank.results.outcome import MEASURES, RunOutcome
 
 USERS = ("perfect", "navigational", "informational")
 
@@ -25,12 +25,12 @@ def outcome(
     data: str = "synthetic",
     user: str = "perfect",
     ranker: str = "p2linrank",
-) -> Outcome:
+) -> RunOutcome:
     """Return a run that came to these values; other measures are unknown."""
     job = Job(ranker, "{}", data, "0", fold, user, int(rounds[-1]), seed, tuple(map(int, rounds)))
     unknown = {name: np.full(len(rounds), np.nan) for name in MEASURES}
     known = {name: np.asarray(values, np.float64) for name, values in measures.items()}
-    return Outcome(job, np.asarray(rounds, np.int64), unknown | known, {})
+    return RunOutcome(job, np.asarray(rounds, np.int64), unknown | known, {})
 
 
 def finals(values: Mapping[str, Mapping[str, Sequence[float]]], *, data: str = "synthetic") -> Evidence:
@@ -127,7 +127,7 @@ def _fit_and_bound(evidence: Evidence, user: str) -> Mapping[str, Curve]:
 
 
 def _noisy(data: str, level: float, rounds: np.ndarray, arms: Sequence[Arm]) -> Evidence:
-    runs: dict[str, dict[str, list[Outcome]]] = {}
+    runs: dict[str, dict[str, list[RunOutcome]]] = {}
     for i, arm in enumerate(arms):
         for j, user in enumerate(USERS):
             for fold in (1, 2):

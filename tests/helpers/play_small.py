@@ -15,17 +15,17 @@ from typing import Any
 
 import httpx
 
-from perturank.play.corpus import Document
+from perturank.play.corpus import LibraryDocument
 
 COMMAND = [sys.executable, "-c", "from perturank.cli import main; main()", "play"]
 SMALL = [f"--set={each}" for each in ("widths=8", "budget=32", "n_steps=16", "learning_rate=0.03", "l2=0.001")]
 
 
-def document(path: str, text: str, kind: str = "function", signature: str = "()", **about: int) -> Document:
+def document(path: str, text: str, kind: str = "function", signature: str = "()", **about: int) -> LibraryDocument:
     """Return a document; its module is everything before the last dot."""
     module, _, name = path.rpartition(".")
     known = {"uses": 0, "importers": 0} | about
-    return Document(module, name, kind, signature, text, True, **known)
+    return LibraryDocument(module, name, kind, signature, text, True, **known)
 
 
 DOCUMENTS = [

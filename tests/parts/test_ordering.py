@@ -16,7 +16,7 @@ from oracles import ordering as oracle
 
 from perturank.core import Array, Limits
 from perturank.parts import ordering
-from perturank.parts.ordering import Shown
+from perturank.parts.ordering import Draw
 
 N, V = 4, 6
 MASK = jnp.arange(V) < N
@@ -53,7 +53,7 @@ def draws(one: Callable[[Array], Any]) -> Any:
     return jax.jit(jax.vmap(one))(KEYS)
 
 
-def must_be_exact(shown: Shown, law: Law, k: int, n_free: Callable[[tuple[int, ...]], list[int]]) -> None:
+def must_be_exact(shown: Draw, law: Law, k: int, n_free: Callable[[tuple[int, ...]], list[int]]) -> None:
     """Check frequencies, the probability that each list claims to have, and what could have stood at each place."""
     drawn = lists(shown.order, k)
     must_follow(law, drawn)
@@ -74,7 +74,7 @@ AGREED = certainty.unanimous(np.array([[1.0, 3.0, 2.0, 0.0], [1.0, 2.0, 3.0, 0.5
 
 @pytest.mark.parametrize("k", [3, 6])
 def test_topological_lists_follow_certain_orders_and_are_uniform_otherwise(k: int) -> None:
-    def one(key: Array, matrix: Array) -> Shown:
+    def one(key: Array, matrix: Array) -> Draw:
         before = jnp.sum(matrix, axis=0, dtype=jnp.int32)
         return ordering.topological(before, lambda pick: matrix[pick], MASK, key, k)
 
@@ -135,12 +135,12 @@ def test_who_is_free_in_a_given_order_is_whom_nobody_left_certainly_precedes() -
 FLOOR = 0.3
 
 
-def topological(key: Array, matrix: Array, floor: Array | None, k: int = 3, limits: Limits | None = None) -> Shown:
+def topological(key: Array, matrix: Array, floor: Array | None, k: int = 3, limits: Limits | None = None) -> Draw:
     before = jnp.sum(matrix, axis=0, dtype=jnp.int32)
     return ordering.topological(before, lambda pick: matrix[pick], MASK, key, k, limits, floor)
 
 
-def blocks(key: Array, matrix: Array, floor: Array | None, k: int = 3, limits: Limits | None = None) -> Shown:
+def blocks(key: Array, matrix: Array, floor: Array | None, k: int = 3, limits: Limits | None = None) -> Draw:
     return ordering.blocks(padded(SCORES, 9.0), matrix, MASK, key, k, limits, floor)
 
 
@@ -150,7 +150,7 @@ def limits(protected: int, displacement: int) -> Limits:
 
 STANDING = np.argsort(np.argsort(-SCORES)).tolist()  # each document's place by score
 LIMITS = {"free": None, "near": (0, 1), "top protected": (1, 2)}
-Sort = Callable[..., Shown]
+Sort = Callable[..., Draw]
 
 
 @pytest.mark.parametrize("held", list(LIMITS))

@@ -16,15 +16,15 @@ from perturank.play.board import (
     Board,
     Curves,
     Effect,
-    Tally,
+    Score,
     clicked_places,
     lessons,
 )
-from perturank.play.search_box import RANKER, Standing
+from perturank.play.search_box import RANKER, PlaceInList
 
 
 def test_the_outcome_compares_both_ends_with_bm25() -> None:
-    tally = Tally()
+    tally = Score()
     for i in range(3 * ENDS):
         tally.known_item({BM25: 0.5, LEARNED: 0.25 if i < ENDS else 1.0}, {})
     assert tally.outcome() == {"searches": 3 * ENDS, "mrr_bm25": 0.5, "mrr_first": 0.25, "mrr_last": 1.0}
@@ -32,7 +32,7 @@ def test_the_outcome_compares_both_ends_with_bm25() -> None:
 
 
 def test_before_the_first_search_nothing_is_known() -> None:
-    assert Tally().outcome() == {"searches": 0, "mrr_bm25": None, "mrr_first": None, "mrr_last": None}
+    assert Score().outcome() == {"searches": 0, "mrr_bm25": None, "mrr_first": None, "mrr_last": None}
     assert Curves().ends() == []
 
 
@@ -51,7 +51,7 @@ def test_a_curve_never_has_more_points_than_fit_and_keeps_its_mean() -> None:
 
 
 def test_a_curve_of_known_items_is_the_mean_over_the_last_searches() -> None:
-    tally = Tally()
+    tally = Score()
     for i in range(2 * ENDS):
         tally.known_item({BM25: 0.5, LEARNED: float(i >= ENDS)}, {})
     learned = [value for value in tally.curves.points()[LEARNED] if value is not None]
@@ -69,7 +69,7 @@ def test_a_person_sees_a_line_after_a_few_clicks() -> None:
 
 
 def test_a_mean_of_few_known_items_is_not_drawn() -> None:
-    tally = Tally()
+    tally = Score()
     for _ in range(FEWEST - 1):
         tally.known_item({BM25: 0.5, LEARNED: 1.0}, {})
     assert set(tally.curves.points()[LEARNED]) == {None}
@@ -83,7 +83,7 @@ def test_clicked_places_count_from_one_and_need_a_click() -> None:
 
 
 def test_an_older_click_does_not_hide_what_a_later_one_did() -> None:
-    board, standing = Board(), Standing(1, ["a", "b"], [1.0, 0.0], None)
+    board, standing = Board(), PlaceInList(1, ["a", "b"], [1.0, 0.0], None)
     board.show_effect(2, Effect("words", "later", None, standing, standing))
     board.show_effect(1, Effect("words", "earlier", None, standing, standing))
     assert board.as_dict()["effect"]["clicked"] == "later"

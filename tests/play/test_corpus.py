@@ -11,12 +11,12 @@ import pytest
 
 from perturank.errors import BadInput
 from perturank.play import corpus
-from perturank.play.corpus import Document, count_references, load_documents
+from perturank.play.corpus import LibraryDocument, count_references, load_documents
 from perturank.play.stdlib_reader import LEFT_OUT
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
+def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LibraryDocument]:
     progress: list[tuple[int, int]] = []
     before, os.environ["PERTURANK_CACHE"] = os.environ.get("PERTURANK_CACHE"), str(tmp_path_factory.mktemp("cache"))
     try:
@@ -33,14 +33,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
     return found
 
 
-def test_the_library_has_several_thousand_documents_of_every_kind(library: dict[str, Document]) -> None:
+def test_the_library_has_several_thousand_documents_of_every_kind(library: dict[str, LibraryDocument]) -> None:
     assert len(library) > 3000
     assert {document.kind for document in library.values()} == {"module", "class", "function", "method"}
     assert all(document.text for document in library.values())
     assert sum(document.signature != "" for document in library.values()) > len(library) / 2
 
 
-def test_what_everybody_looks_for_is_there_under_its_usual_name(library: dict[str, Document]) -> None:
+def test_what_everybody_looks_for_is_there_under_its_usual_name(library: dict[str, LibraryDocument]) -> None:
     for path in ("os.path.join", "builtins.str.join", "json.dumps", "pathlib.Path.exists", "heapq.heappush", "re"):
         assert path in library
     assert library["os.path.join"].signature == "(a, *p)"
@@ -49,7 +49,7 @@ def test_what_everybody_looks_for_is_there_under_its_usual_name(library: dict[st
     assert library["re"].importers > library["turtle"].importers
 
 
-def test_modules_with_side_effects_were_not_imported(library: dict[str, Document]) -> None:
+def test_modules_with_side_effects_were_not_imported(library: dict[str, LibraryDocument]) -> None:
     modules = {document.module.partition(".")[0] for document in library.values()}
     assert not modules & LEFT_OUT
     assert "antigravity" not in sys.modules

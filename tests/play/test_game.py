@@ -19,7 +19,7 @@ from perturank.play import simulated_users
 from perturank.play.game import Game
 from perturank.play.search_box import LEARNING, Library, SearchBox
 from perturank.play.server import PlayServer, PlaySettings
-from perturank.play.simulated_users import Habit, Search
+from perturank.play.simulated_users import Habit, KnownItemSearch
 from perturank.service.http.app import application
 from perturank.service.learner.learner import Learner
 from perturank.service.log.refusals import Refused
@@ -143,10 +143,10 @@ def test_whoever_ends_the_work_ends_the_crowd(play: Play) -> None:
 
 def test_a_crowd_can_be_switched_off_and_on_at_once_while_searches_are_dealt(play: Play) -> None:
     async def moves(game: Game) -> None:
-        def slowly() -> Iterator[Search]:
+        def slowly() -> Iterator[KnownItemSearch]:
             for words in itertools.repeat(QUERY):
                 time.sleep(0.05)
-                yield Search(words, 0)
+                yield KnownItemSearch(words, 0)
 
         game.crowd.searches = slowly()
         game.set_users(True, QUICK)

@@ -9,10 +9,19 @@ from helpers.play_small import document
 from perturank.clicks import user
 from perturank.play.search_box import Library
 from perturank.play.search_engine import STOP_WORDS, pieces, stem
-from perturank.play.simulated_users import ALIAS, EQUALLY_HARD, NAMESAKE, WANTED, KnownItems, Search, deal, other_form
+from perturank.play.simulated_users import (
+    ALIAS,
+    EQUALLY_HARD,
+    NAMESAKE,
+    WANTED,
+    KnownItems,
+    KnownItemSearch,
+    deal,
+    other_form,
+)
 
 
-def some(library: Library, n: int, seed: int = 1) -> list[Search]:
+def some(library: Library, n: int, seed: int = 1) -> list[KnownItemSearch]:
     return list(itertools.islice(KnownItems(library.documents).searches(seed), n))
 
 
@@ -47,7 +56,7 @@ def test_the_wanted_document_serves_best_then_its_alias_then_a_namesake(library:
 def test_any_two_hundred_in_a_row_are_equally_hard_and_none_is_lost(library: Library) -> None:
     chance = np.random.default_rng(0)
     hardness = chance.integers(0, 50, 2000)
-    given = [Search(str(i), int(hard)) for i, hard in enumerate(hardness)]
+    given = [KnownItemSearch(str(i), int(hard)) for i, hard in enumerate(hardness)]
     got = list(itertools.islice(deal(iter(given), lambda each: each.wanted, np.random.default_rng(1)), 2000))
     assert sorted(got, key=lambda each: int(each.words)) == given
     means = np.array([each.wanted for each in got]).reshape(-1, EQUALLY_HARD).mean(1)

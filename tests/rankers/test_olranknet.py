@@ -73,7 +73,7 @@ def test_its_certain_orders_are_those_outside_the_confidence_width(kind: str) ->
 
 
 @eqx.filter_jit
-def whole_list(ranker: Any, query: Query, key: Key, k: int) -> tuple[ordering.Shown, Array, Array]:
+def whole_list(ranker: Any, query: Query, key: Key, k: int) -> tuple[ordering.Draw, Array, Array]:
     """Return the list that follows all certain orders, how many these are, and how many were looked at for it."""
     certain = ranker.certain(query)
     before = jnp.sum(certain, axis=0, dtype=jnp.int32)

@@ -8,7 +8,7 @@ import numpy as np
 
 from perturank.results.job import Job, settings_of
 from perturank.results.manifest import made_by
-from perturank.results.outcome import MEASURES, Outcome
+from perturank.results.outcome import MEASURES, RunOutcome
 
 
 def job(**changes: Any) -> Job:
@@ -26,8 +26,8 @@ def job(**changes: Any) -> Job:
     return Job(**fields | changes)
 
 
-def outcome(of: Job | None = None, /, **finals: float) -> Outcome:
+def outcome(of: Job | None = None, /, **finals: float) -> RunOutcome:
     of = of or job()
     n = len(of.evaluate_at)
     measures = {name: np.full(n, finals.get(name, 1.0)) for name in MEASURES}
-    return Outcome(of, np.array(of.evaluate_at), measures, made_by())
+    return RunOutcome(of, np.array(of.evaluate_at), measures, made_by())

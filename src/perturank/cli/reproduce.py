@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perturank.experiments.planning import RunPlan
     from perturank.reproduction import Estimates, Study
     from perturank.results.job import Job
-    from perturank.results.outcome import Outcome
+    from perturank.results.outcome import RunOutcome
     from perturank.results.store import Store
 
 MANY_CORES = (2, 16, 64)
@@ -132,7 +132,7 @@ def redraw(
     from perturank.results.store import Store
 
     stores = [Store.open(folder) for folder in folders]
-    done: dict[str, Outcome] = {}
+    done: dict[str, RunOutcome] = {}
     for each in stores:
         for key, outcome in each.outcomes().items():
             if key in done and done[key].bits() != outcome.bits():
@@ -213,13 +213,13 @@ def _watched(kept: Store) -> Iterator[ProgressBars]:
         yield ProgressBars(bar, kept)
 
 
-def _done(out: Path) -> dict[str, Outcome]:
+def _done(out: Path) -> dict[str, RunOutcome]:
     from perturank.results.store import Store
 
     return Store.open(out).outcomes() if (out / "manifest.json").exists() else {}
 
 
-def _say_findings(study: Study, done: dict[str, Outcome], out: Path, as_json: bool) -> None:
+def _say_findings(study: Study, done: dict[str, RunOutcome], out: Path, as_json: bool) -> None:
     from perturank import report, reproduction
     from perturank.results.store import digest
 

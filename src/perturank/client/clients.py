@@ -12,7 +12,7 @@ import httpx
 
 from perturank.client.calls import Call
 from perturank.client.operations import Operations
-from perturank.client.retries import Attempts, Limits, Outcome
+from perturank.client.retries import Attempts, Outcome, RetryLimits
 from perturank.errors import BadInput
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class _Connected(Operations):
     """What both clients know: where the service is, and how long to wait for it."""
 
-    def __init__(self, url: str, key: str | None, limits: Limits) -> None:
+    def __init__(self, url: str, key: str | None, limits: RetryLimits) -> None:
         self._url, self._limits = url.rstrip("/"), limits
         self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._shown = _without_password(self._url)
@@ -54,12 +54,12 @@ class Client(_Connected):
         url: str,
         key: str | None = None,
         *,
-        timeout: float = Limits.timeout,
-        patience: float = Limits.patience,
+        timeout: float = RetryLimits.timeout,
+        patience: float = RetryLimits.patience,
         retries: int | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        super().__init__(url, key, Limits(timeout, patience, retries))
+        super().__init__(url, key, RetryLimits(timeout, patience, retries))
         self._http = httpx.Client(base_url=self._url, headers=self._headers, transport=transport)
 
     def send(self, call: Call[T]) -> T:
@@ -97,12 +97,12 @@ class AsyncClient(_Connected):
         url: str,
         key: str | None = None,
         *,
-        timeout: float = Limits.timeout,
-        patience: float = Limits.patience,
+        timeout: float = RetryLimits.timeout,
+        patience: float = RetryLimits.patience,
         retries: int | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(url, key, Limits(timeout, patience, retries))
+        super().__init__(url, key, RetryLimits(timeout, patience, retries))
         self._http = httpx.AsyncClient(base_url=self._url, headers=self._headers, transport=transport)
 
     async def send(self, call: Call[T]) -> T:

@@ -22,7 +22,7 @@ PAUSE_OF_THE_REST = 1.0  # of a batch of which a part is refused for now
 
 
 @dataclass(frozen=True)
-class Limits:
+class RetryLimits:
     """Seconds that one attempt may take, seconds after which none is begun, and how many there may be beside the first.
 
     Ten seconds is what another server or learner needs to take over; a first list may take longer to be compiled.
@@ -36,7 +36,7 @@ class Limits:
 class Attempts(Generic[T]):
     """All attempts at one call."""
 
-    def __init__(self, call: Call[T], limits: Limits, where: str) -> None:
+    def __init__(self, call: Call[T], limits: RetryLimits, where: str) -> None:
         self._call, self._limits, self._where = call, limits, where
         self._began, self._n = monotonic(), 0
 

@@ -12,7 +12,7 @@ from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Arm, Claim, Drawing, Experiment, Verdict
 from perturank.experiments.grids import GREEDY, GREEDY_HEADS
 from perturank.experiments.reversals import CONTROL_REVERSED, CONTROL_WRONG, REVERSED, UNCERTAIN
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 LEVEL = 0.05
 # Each has a greedy control, and an arm for every ν. Networks disagree without noise too, by their starts.
@@ -38,21 +38,21 @@ ARMS = (
 EXPLORING = [arm.label for arm in ARMS if arm.is_ours or arm.ranker == "pairrank"]
 
 
-def log_slope(run: Outcome) -> float:
+def log_slope(run: RunOutcome) -> float:
     """Return the slope of the share of uncertain pairs against log t over the last factor of ten in t."""
     share = run.measures["uncertain"]
     late = (run.rounds >= run.rounds[-1] / 10) & np.isfinite(share)
     return float(np.polyfit(np.log(run.rounds[late]), share[late], 1)[0]) if late.sum() > 1 else math.nan
 
 
-def excess(run: Outcome) -> float:
+def excess(run: RunOutcome) -> float:
     """Return the share reversed of certain orders less that of the control, in the mean over evaluations."""
     difference = run.measures[REVERSED] - run.measures[CONTROL_REVERSED]
     known = difference[np.isfinite(difference)]
     return float(known.mean()) if known.size else math.nan
 
 
-def _not_above_zero(says: str, name: str, value: Callable[[Outcome], float], *, strictly: bool) -> Claim:
+def _not_above_zero(says: str, name: str, value: Callable[[RunOutcome], float], *, strictly: bool) -> Claim:
     """Return the claim that a value of runs is below 0 (or, not strictly, no more) in every exploring arm, every user.
 
     It fails where a mean is clearly above 0 (t-test, 5 %, Holm), and cannot be told where one is above, but not

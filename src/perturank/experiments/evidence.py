@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 Where = tuple[int, int]  # fold and seed: runs of two arms with the same are a pair
 
@@ -18,7 +18,7 @@ class Evidence:
     """`runs[arm label][user]` are the final runs, tuned where the arm is, on the test queries."""
 
     data: str
-    runs: Mapping[str, Mapping[str, Sequence[Outcome]]]
+    runs: Mapping[str, Mapping[str, Sequence[RunOutcome]]]
 
     @property
     def users(self) -> list[str]:

@@ -15,7 +15,7 @@ WHOLE_LIST = {"examined_beyond": 1000}  # l: this user reads every place, so all
 ARM, RANKER = "P²LinRank N=2", "p2linrank-paper"
 
 
-def problem(evidence: Evidence, user: str) -> theory.Problem:
+def problem(evidence: Evidence, user: str) -> theory.BoundProblem:
     """Return the constants of the theorem for these runs.
 
     A pair's features lie in a ball of radius 2, since documents lie in the unit ball. What the paper
@@ -23,7 +23,7 @@ def problem(evidence: Evidence, user: str) -> theory.Problem:
     every list to its end.
     """
     settings = evidence.runs[ARM][user][0].job.chosen
-    return theory.Problem(
+    return theory.BoundProblem(
         d=linear_truth.DIMENSION,
         v_max=linear_truth.LONGEST,
         shown=evidence.runs[ARM][user][0].job.top,

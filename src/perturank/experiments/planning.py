@@ -20,7 +20,7 @@ from perturank.experiments.grids import searches
 from perturank.experiments.protocol import Protocol
 from perturank.experiments.reversals import with_reversals
 from perturank.results.job import Job, settings_of
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 Role = Literal["search", "final"]
 Sources = Mapping[str, Sequence[str]]  # data set -> what each of its folds is made of
@@ -72,7 +72,7 @@ def sources(protocol: Protocol) -> Sources:
     return {data: [datasets.content(data, fold) for fold in range(1, n + 1)] for data, n in folds.items()}
 
 
-def plan_runs(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, guess: bool = False) -> RunPlan:
+def plan_runs(protocol: Protocol, of: Sources, done: Mapping[str, RunOutcome], *, guess: bool = False) -> RunPlan:
     """Return what this protocol asks for, as far as the finished runs tell.
 
     With `guess`, final runs that wait for a choice are planned with the first settings of their grid.
@@ -96,15 +96,15 @@ def plan_runs(protocol: Protocol, of: Sources, done: Mapping[str, Outcome], *, g
     return RunPlan(tuple(runs), tuple(choices), n_waiting)
 
 
-def findings(protocol: Protocol, of: Sources, done: Mapping[str, Outcome]) -> list[Finding]:
+def findings(protocol: Protocol, of: Sources, done: Mapping[str, RunOutcome]) -> list[Finding]:
     """Return what the finished runs say, experiment by experiment."""
     plan = plan_runs(protocol, of, done)
     return [_finding(experiment, plan, done) for experiment in chosen(protocol.experiments, protocol.rankers)]
 
 
-def _finding(experiment: Experiment, plan: RunPlan, done: Mapping[str, Outcome]) -> Finding:
+def _finding(experiment: Experiment, plan: RunPlan, done: Mapping[str, RunOutcome]) -> Finding:
     finals = [run for run in plan.runs if run.condition.experiment == experiment.name and run.role == "final"]
-    runs: dict[str, dict[str, dict[str, list[Outcome]]]] = {}
+    runs: dict[str, dict[str, dict[str, list[RunOutcome]]]] = {}
     for run in finals:
         if run.job.key in done:
             condition = run.condition
@@ -138,7 +138,7 @@ class _Search:
     of: Sources
     condition: Condition
     arm: Arm
-    done: Mapping[str, Outcome]
+    done: Mapping[str, RunOutcome]
     keeps_orders: bool = False
 
     def runs(self, points: Iterable[Mapping[str, Any]], role: Role, seeds: int, rounds: int) -> list[PlannedRun]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from perturank.experiments.evidence import Evidence
 from perturank.orders import NO_DOCUMENT, Orders, wrong_share
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 UNCERTAIN, REVERSED, CONTROL_REVERSED, CONTROL_WRONG = (
     "held_out_uncertain",
@@ -29,7 +29,7 @@ def with_reversals(evidence: Evidence) -> Evidence:
     return replace(evidence, runs=runs)
 
 
-def _measured(runs: Sequence[Outcome]) -> list[Outcome]:
+def _measured(runs: Sequence[RunOutcome]) -> list[RunOutcome]:
     """Return the runs of one arm and user, each compared with the final scores of the other seeds of its fold."""
     found = []
     for run in runs:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perturank.experiments.evidence import Evidence
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 from perturank.significance import mean, tenth_percentile
 
 
@@ -30,7 +30,7 @@ class Trust:
     certain_wrong: float
 
     @classmethod
-    def of(cls, runs: Sequence[Outcome]) -> Trust:
+    def of(cls, runs: Sequence[RunOutcome]) -> Trust:
         """Return it for these runs, one or more."""
         ndcgs = [run.last("ndcg") for run in runs]
         known = [run.is_collapse for run in runs if run.is_collapse is not None]

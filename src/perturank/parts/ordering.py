@@ -16,7 +16,7 @@ from perturank.parts import certainty, draws
 Sort = Literal["topological", "blocks"]
 
 
-class Shown(eqx.Module):
+class Draw(eqx.Module):
     """order [k], free [k] (how many could have stood at each place), and the log-probability of each place [k]."""
 
     order: Array
@@ -107,7 +107,7 @@ def topological(
     k: int,
     limits: Limits | None = None,
     floor: Array | None = None,
-) -> Shown:
+) -> Draw:
     """Return a list that follows every certain order and is uniformly random otherwise.
 
     At each place a document is picked uniformly among the free ones, which no unplaced document
@@ -132,7 +132,7 @@ def topological(
 
     state = (*_empty_list(k), n_before, jnp.zeros(mask.shape[0], bool))
     order, free, log_p, _, _ = lax.fori_loop(0, k, place, state)
-    return Shown(order, free, log_p)
+    return Draw(order, free, log_p)
 
 
 def free_sets(precedes: Array, mask: Array, order: Array, limits: Limits) -> Array:
@@ -164,7 +164,7 @@ def blocks(
     k: int,
     limits: Limits | None = None,
     floor: Array | None = None,
-) -> Shown:
+) -> Draw:
     """Return a list of blocks in score order, each shuffled whole; `floor` as in `topological`.
 
     A block is a connected component of the uncertain pairs under the transitive closure of
@@ -181,7 +181,7 @@ def blocks(
     )
     free = jnp.where(real, size_left, 0)[:k].astype(jnp.int32)
     # Real documents precede padding in every block: padding stands in blocks of its own at the end.
-    return Shown(order[shuffled][:k].astype(jnp.int32), free, -jnp.log(jnp.maximum(free, 1)))
+    return Draw(order[shuffled][:k].astype(jnp.int32), free, -jnp.log(jnp.maximum(free, 1)))
 
 
 def _blocks_by_score(scores: Array, certain: Array, mask: Array) -> tuple[Array, Array]:
@@ -206,7 +206,7 @@ def precedes(sort: Sort, scores: Array, certain: Array, mask: Array) -> Array:
     return (block[:, None] < block[None, :]) & mask[:, None] & mask[None, :]
 
 
-def _blocks_by_place(block: Array, mask: Array, key: Key, k: int, limits: Limits | None, floor: Array | None) -> Shown:
+def _blocks_by_place(block: Array, mask: Array, key: Key, k: int, limits: Limits | None, floor: Array | None) -> Draw:
     """Return a list that takes at each place any document of the first block [V] left that its limits allow."""
     chances = _Chances.of(key, k, floor)
 
@@ -219,10 +219,10 @@ def _blocks_by_place(block: Array, mask: Array, key: Key, k: int, limits: Limits
         return order.at[r].set(pick), free.at[r].set(n), log_p.at[r].set(log), placed.at[pick].set(True)
 
     order, free, log_p, _ = lax.fori_loop(0, k, place, (*_empty_list(k), jnp.zeros(mask.shape[0], bool)))
-    return Shown(order, free, log_p)
+    return Draw(order, free, log_p)
 
 
-def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Array]:
+def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Draw, Array]:
     """Return a list drawn from softmax(scores) without replacement, and log Σ e^score of what was left; [k]."""
     lots = draws.gumbel(key, scores.shape)
     order = lax.top_k(jnp.where(mask, scores + lots, -jnp.inf), k)[1]
@@ -232,10 +232,10 @@ def plackett_luce(scores: Array, mask: Array, key: Key, k: int) -> tuple[Shown, 
     rest = jax.nn.logsumexp(height.at[order].set(-jnp.inf))
     below = jnp.where(jnp.tri(k, dtype=bool).T, height[order], -jnp.inf)
     log_left = jnp.where(real, jnp.logaddexp(rest, jax.nn.logsumexp(below, axis=1)), 0.0)
-    return Shown(order, n_left(mask, k), jnp.where(real, scores[order] - log_left, 0.0)), log_left
+    return Draw(order, n_left(mask, k), jnp.where(real, scores[order] - log_left, 0.0)), log_left
 
 
-def limited_plackett_luce(scores: Array, mask: Array, key: Key, k: int, limits: Limits) -> tuple[Shown, Array]:
+def limited_plackett_luce(scores: Array, mask: Array, key: Key, k: int, limits: Limits) -> tuple[Draw, Array]:
     """Return a list drawn place by place from softmax(scores) of what its limits allow, and log Σ e^score of that."""
     lots = jax.random.gumbel(key, (k, scores.shape[0]))  # anew for each place: what is allowed changes
 
@@ -252,7 +252,7 @@ def limited_plackett_luce(scores: Array, mask: Array, key: Key, k: int, limits: 
     zeros = jnp.zeros(k, jnp.int32)
     state = (zeros, zeros, jnp.zeros(k), jnp.zeros(mask.shape[0], bool))
     order, free, log_left, _ = lax.fori_loop(0, k, place, state)
-    return Shown(order, free, jnp.where(free > 0, scores[order] - log_left, 0.0)), log_left
+    return Draw(order, free, jnp.where(free > 0, scores[order] - log_left, 0.0)), log_left
 
 
 def n_left(mask: Array, k: int) -> Array:
@@ -260,7 +260,7 @@ def n_left(mask: Array, k: int) -> Array:
     return jnp.maximum(jnp.sum(mask, dtype=jnp.int32) - jnp.arange(k, dtype=jnp.int32), 0)
 
 
-def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int, limits: Limits | None = None) -> Shown:
+def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int, limits: Limits | None = None) -> Draw:
     """Return a list that takes at each place a uniform document with probability ε, else the best one left.
 
     Ties for the best are broken uniformly.
@@ -290,7 +290,7 @@ def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int,
 
     state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(k), jnp.ones(v, bool))
     order, free, log_p, _ = lax.fori_loop(0, k, place, state)
-    return Shown(order, free, log_p)
+    return Draw(order, free, log_p)
 
 
 def tops(scores: Array, mask: Array, key: Key, k: int) -> Array:
@@ -319,7 +319,7 @@ def _tops_of_tied(scores: Array, key: Key, k: int) -> Array:
     return lax.fori_loop(0, k, place, start)[0]
 
 
-def team_draft(lists: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Array]:
+def team_draft(lists: Array, mask: Array, key: Key, k: int) -> tuple[Draw, Array]:
     """Return an interleaved list and the team (ranker) that gave each place; lists [R, k] -> [k], [k].
 
     At each place one of the rankers with the fewest documents so far is drawn and adds its best
@@ -347,10 +347,10 @@ def team_draft(lists: Array, mask: Array, key: Key, k: int) -> tuple[Shown, Arra
     zeros = jnp.zeros(k, jnp.int32)
     start = (zeros, zeros, zeros, jnp.zeros(n_rankers, jnp.int32), jnp.zeros(mask.shape[0], bool))
     order, free, teams, _, _ = lax.fori_loop(0, k, place, start)
-    return Shown(order, free, None), teams
+    return Draw(order, free, None), teams
 
 
-def probabilistic_interleaving(scores: Array, mask: Array, key: Key, k: int, tau: float = 3.0) -> tuple[Shown, Array]:
+def probabilistic_interleaving(scores: Array, mask: Array, key: Key, k: int, tau: float = 3.0) -> tuple[Draw, Array]:
     """Return a list and each ranker's share of each place; scores [R, V] -> [k], [R, k].
 
     At each place a ranker is drawn uniformly, and a document from its softmax over ranks, 1/rank^τ.
@@ -377,4 +377,4 @@ def probabilistic_interleaving(scores: Array, mask: Array, key: Key, k: int, tau
 
     start = (jnp.zeros(k, jnp.int32), jnp.zeros((n_rankers, k)), jnp.ones(v, bool))
     order, shares, _ = lax.fori_loop(0, k, place, start)
-    return Shown(order, n_left(mask, k), None), shares
+    return Draw(order, n_left(mask, k), None), shares

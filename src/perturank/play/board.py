@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank.parts.preferences import preferred
-from perturank.play.search_box import Standing
+from perturank.play.search_box import PlaceInList
 
 ENDS = 200  # searches at the beginning and at the end that are compared
 MOST_POINTS = 64
@@ -80,7 +80,7 @@ def _halved(table: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Tally:
+class Score:
     """All searches so far; known items count by where the wanted document stood."""
 
     curves: Curves = field(default_factory=Curves)
@@ -170,8 +170,8 @@ class Effect:
     query: str
     clicked: str
     over: str | None  # what stood above it, or next to it
-    before: Standing
-    after: Standing
+    before: PlaceInList
+    after: PlaceInList
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -192,7 +192,7 @@ class Effect:
 class Board:
     """The state of the game, counted up with every change."""
 
-    tally: Tally = field(default_factory=Tally)
+    tally: Score = field(default_factory=Score)
     lessons: deque[Lesson] = field(default_factory=lambda: deque(maxlen=KEPT_LESSONS))
     effect: Effect | None = None
     newest_click: int = 0  # whose effect it is

@@ -27,7 +27,7 @@ IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(.+)|import\s+(.+))$", r
 
 
 @dataclass(frozen=True)
-class Document:
+class LibraryDocument:
     """One entry of the library's documentation, with what is known about its place in the library."""
 
     module: str
@@ -50,19 +50,19 @@ class Document:
         return " ".join(self.text.split("\n\n")[0].split())
 
 
-def load_documents(on_progress: OnProgress = lambda done, of: None) -> list[Document]:
+def load_documents(on_progress: OnProgress = lambda done, of: None) -> list[LibraryDocument]:
     """Return the documents of the running Python from the cache; the first time, read the library and fill it."""
     file = cache_folder() / f"library-{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[2]}-{FORMAT}.json"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         put(file, json.dumps([asdict(each) for each in read_library(on_progress)]).encode())
     try:
-        return [Document(**each) for each in json.loads(file.read_bytes())]
+        return [LibraryDocument(**each) for each in json.loads(file.read_bytes())]
     except (TypeError, ValueError) as error:
         raise BadInput(f"{file} is damaged ({error})", "remove it; it is made again") from None
 
 
-def read_library(on_progress: OnProgress) -> list[Document]:
+def read_library(on_progress: OnProgress) -> list[LibraryDocument]:
     """Return the documents that a process of its own reads from the whole library."""
     found: list[dict[str, Any]] = []
     files: dict[str, str | None] = {}
@@ -73,7 +73,7 @@ def read_library(on_progress: OnProgress) -> list[Document]:
     found = unique(found)
     uses, importers = count_references([(each["module"], each["name"]) for each in found], sources(files))
     return [
-        Document(**each, uses=uses[each["module"], each["name"]], importers=importers[each["module"]])
+        LibraryDocument(**each, uses=uses[each["module"], each["name"]], importers=importers[each["module"]])
         for each in sorted(found, key=lambda each: (each["module"], each["name"]))
     ]
 

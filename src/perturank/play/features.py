@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perturank.play.corpus import Document
+from perturank.play.corpus import LibraryDocument
 from perturank.play.search_engine import Candidates, pieces, terms, trigrams
 
 BY_FIELD = ("whole", "name", "module", "summary", "text", "verbatim", "letters")
@@ -69,7 +69,7 @@ class DocumentTerms:
     letters: frozenset[str]
 
 
-def document_terms(document: Document) -> DocumentTerms:
+def document_terms(document: LibraryDocument) -> DocumentTerms:
     """Return the terms of a document."""
     last = document.name.rpartition(".")[2] or document.module.rpartition(".")[2]
     text = tuple(terms(document.text))
@@ -88,7 +88,7 @@ def document_terms(document: Document) -> DocumentTerms:
 class Features:
     """The features of a library's documents."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[LibraryDocument]) -> None:
         self._terms = [document_terms(document) for document in documents]
         self._fixed = of_documents(documents)
 
@@ -159,12 +159,12 @@ def _shared(some: frozenset[str], others: frozenset[str]) -> float:
     return 2 * len(some & others) / max(len(some) + len(others), 1)
 
 
-def of_documents(documents: Sequence[Document]) -> np.ndarray:
+def of_documents(documents: Sequence[LibraryDocument]) -> np.ndarray:
     """Return what does not depend on the query, in the order of OF_DOCUMENT; [n, len(OF_DOCUMENT)]."""
     namesakes = Counter(document.name.rpartition(".")[2] for document in documents)
     sizes = Counter(document.module for document in documents)
 
-    def row(document: Document) -> list[float]:
+    def row(document: LibraryDocument) -> list[float]:
         last = document.name.rpartition(".")[2]
         return [
             *(float(document.kind == kind) for kind in KINDS),

@@ -14,8 +14,8 @@ from typing import Any
 from perturank.client import ServiceProblem
 from perturank.errors import BadInput
 from perturank.play.board import BESIDE, NO_EFFECT, Board, Effect, clicked_places, lessons, uncertain_pairs
-from perturank.play.corpus import Document
-from perturank.play.search_box import LEARNING, Library, Results, SearchBox, Standing, model_beside
+from perturank.play.corpus import LibraryDocument
+from perturank.play.search_box import LEARNING, Library, PlaceInList, Results, SearchBox, model_beside
 from perturank.play.search_engine import highlight, terms
 from perturank.play.simulated_users import Crowd, Habit, SimulatedSearch
 from perturank.service.log.refusals import NotKnown, Refused
@@ -80,7 +80,7 @@ class Game:
                 raise
             raise Refused("another document of this list was clicked before", "search again") from None
 
-    async def _show_effect(self, number: int, found: Results, before: Standing, path: str, over: str | None) -> None:
+    async def _show_effect(self, number: int, found: Results, before: PlaceInList, path: str, over: str | None) -> None:
         """Show what the click has done to its own query, once it is learned."""
         # Where others click too, the next version may have been under way before this click.
         rises = 2 if self.board.simulating else 1
@@ -215,7 +215,7 @@ def describe_results(library: Library, found: Results, name: str) -> dict[str, A
     return {"search": name, "query": found.query, "candidates": len(found.question.ids), "lists": lists}
 
 
-def describe_document(document: Document, wanted: frozenset[str]) -> dict[str, Any]:
+def describe_document(document: LibraryDocument, wanted: frozenset[str]) -> dict[str, Any]:
     """Return a document as a result: its name and first lines in parts, those that match marked."""
     return {
         "title": highlight(document.path, wanted),

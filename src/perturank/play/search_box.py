@@ -13,7 +13,7 @@ import numpy as np
 from perturank.catalogue import rankers
 from perturank.client import AsyncClient, Place, ShownList
 from perturank.errors import unknown
-from perturank.play.corpus import Document
+from perturank.play.corpus import LibraryDocument
 from perturank.play.features import NAMES, Features
 from perturank.play.search_engine import MOST, Candidates, SearchEngine
 
@@ -65,7 +65,7 @@ class Question:
 class Library:
     """The documents, with their search engine and their features: everything that is known before the first click."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[LibraryDocument]) -> None:
         self.documents = list(documents)
         self._engine, self._features = SearchEngine(documents), Features(documents)
 
@@ -102,7 +102,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PlaceInList:
     """The best estimate's list for a question: paths, mean scores, and the share of pairs without a certain order."""
 
     version: int
@@ -165,14 +165,14 @@ class SearchBox:
         """Return what the service made of the clicks on one of the lists."""
         return await self.client.feedback(found.lists[model].impression, paths, model=model)
 
-    async def standing(self, question: Question, model: str = LEARNING) -> Standing:
+    async def standing(self, question: Question, model: str = LEARNING) -> PlaceInList:
         """Return how the model would rank this question now, without exploring."""
         told = zip(question.ids, question.features.tolist(), question.prior.tolist(), strict=True)
         documents = [{"id": path, "features": row, "prior": prior} for path, row, prior in told]
         answer = await self.client.explain(documents, model=model)
         ranking = answer["ranking"]
         paths, scores = [each["id"] for each in ranking], [each["score"] for each in ranking]
-        return Standing(answer["version"], paths, scores, _uncertain(ranking))
+        return PlaceInList(answer["version"], paths, scores, _uncertain(ranking))
 
     async def n_learned(self, model: str = LEARNING) -> int:
         """Return how many lists the served version has learned from."""

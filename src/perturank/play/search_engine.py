@@ -11,7 +11,7 @@ import bm25s
 import numpy as np
 import Stemmer
 
-from perturank.play.corpus import Document
+from perturank.play.corpus import LibraryDocument
 
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 COMMON = """
@@ -53,7 +53,7 @@ def terms(text: str) -> list[str]:
 
 
 MOST = 50
-FIELDS: dict[str, Callable[[Document], str]] = {
+FIELDS: dict[str, Callable[[LibraryDocument], str]] = {
     "whole": lambda document: f"{document.path} {document.signature} {document.text}",
     "name": lambda document: document.name or document.path,
     "module": lambda document: document.module,
@@ -103,7 +103,7 @@ class Candidates:
 class SearchEngine:
     """The documents behind their indexes."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[LibraryDocument]) -> None:
         self.documents = list(documents)
         self._fields = {name: Index([terms(text(document)) for document in documents]) for name, text in FIELDS.items()}
         self._verbatim = Index([pieces(FIELDS["whole"](document)) for document in documents])

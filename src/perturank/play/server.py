@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from perturank import pages
 from perturank.catalogue import published
 from perturank.client import AsyncClient
-from perturank.play.corpus import Document
+from perturank.play.corpus import LibraryDocument
 from perturank.play.game import Game, first_of
 from perturank.play.search_box import RANKER, Library, SearchBox, model_beside
 from perturank.play.search_engine import MOST
@@ -153,7 +153,7 @@ class PlaySettings:
 class PlayServer:
     """One run of the command, and what came of it."""
 
-    def __init__(self, documents: list[Document], settings: PlaySettings, say: Callable[[str], None]) -> None:
+    def __init__(self, documents: list[LibraryDocument], settings: PlaySettings, say: Callable[[str], None]) -> None:
         self._library, self._settings, self._say = Library(documents), settings, say
         self.outcome: dict[str, Any] | None = None
         self.failure: BaseException | None = None

@@ -19,7 +19,7 @@ from perturank.client import ShownList
 from perturank.core import ClickModel
 from perturank.errors import BadInput, unknown
 from perturank.play.board import BESIDE, BM25, LEARNED, clicked_places, reciprocal_rank, uncertain_pairs
-from perturank.play.corpus import Document
+from perturank.play.corpus import LibraryDocument
 from perturank.play.search_box import LEARNING, PLACES, Results, SearchBox
 from perturank.play.search_engine import STOP_WORDS, pieces
 
@@ -42,7 +42,7 @@ SOURCE = "simulated"
 
 
 @dataclass(frozen=True)
-class Search:
+class KnownItemSearch:
     """What a person types, and the document they have in mind."""
 
     words: str
@@ -50,8 +50,8 @@ class Search:
 
 
 def deal(
-    searches: Iterator[Search], hardness: Callable[[Search], float], chance: np.random.Generator
-) -> Iterator[Search]:
+    searches: Iterator[KnownItemSearch], hardness: Callable[[KnownItemSearch], float], chance: np.random.Generator
+) -> Iterator[KnownItemSearch]:
     """Yield the same searches in another order, in which any EQUALLY_HARD in a row are about equally hard.
 
     They are sorted by hardness and dealt out like cards. Without that, two stretches of 200 searches differ in
@@ -90,7 +90,7 @@ class KnownItems:
     ranker is not told so, it has to find out from the clicks.
     """
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[LibraryDocument]) -> None:
         self._remembered = [_remembered(each) for each in documents]
         self._findable = [row for row, (summary, *_) in enumerate(self._remembered) if len(summary) >= max(LENGTHS)]
         chances = np.array([1.0 + documents[row].uses for row in self._findable])
@@ -98,13 +98,13 @@ class KnownItems:
         self._names = [each.name.rpartition(".")[2] or each.path for each in documents]
         self._texts = [each.text for each in documents]
 
-    def searches(self, seed: int) -> Iterator[Search]:
+    def searches(self, seed: int) -> Iterator[KnownItemSearch]:
         """Yield searches without end."""
         chance = np.random.default_rng(seed)
         while True:
             at = int(np.searchsorted(self._up_to, chance.random(), side="right"))
             wanted = self._findable[min(at, len(self._findable) - 1)]
-            yield Search(self._words(wanted, chance), wanted)
+            yield KnownItemSearch(self._words(wanted, chance), wanted)
 
     def _words(self, wanted: int, chance: np.random.Generator) -> str:
         """Return some words of the document's first paragraph, of its name and of its module, each with its chance."""
@@ -128,7 +128,7 @@ class KnownItems:
         return ALIAS if self._texts[row] == self._texts[wanted] else NAMESAKE
 
 
-def _remembered(document: Document) -> tuple[list[str], list[str], list[str]]:
+def _remembered(document: LibraryDocument) -> tuple[list[str], list[str], list[str]]:
     name = document.name.rpartition(".")[2]
     return content_words(document.summary), content_words(name), content_words(document.module)
 
@@ -154,7 +154,7 @@ class Habit:
 class SimulatedSearch:
     """One simulated search: reciprocal ranks by list, what else was noticed, and the clicks."""
 
-    search: Search
+    search: KnownItemSearch
     found: Results
     ranks: dict[str, float]
     more: dict[str, float]
@@ -195,19 +195,19 @@ class Crowd:
         while (rate := self.habit.rate) is not None and (left := began + AT_ONCE / rate - time.monotonic()) > 0:
             await asyncio.sleep(min(left, SECONDS_AT_REST))
 
-    async def _next(self) -> tuple[int, Search]:
+    async def _next(self) -> tuple[int, KnownItemSearch]:
         """Return the next search; dealing out many takes a second, in a thread of its own."""
         async with self._turn:
             return next(self._numbers), await asyncio.to_thread(self._deal)
 
-    def _deal(self) -> Search:
+    def _deal(self) -> KnownItemSearch:
         with self._dealing:  # whoever is cancelled meanwhile leaves the thread behind, at work on the same searches
             return next(self.searches)
 
-    def _hardness(self, search: Search) -> int:
+    def _hardness(self, search: KnownItemSearch) -> int:
         return self._box.library.bm25_place(search.words, search.wanted)
 
-    async def _search_once(self, number: int, search: Search) -> None:
+    async def _search_once(self, number: int, search: KnownItemSearch) -> None:
         box, key = self._box, jax.random.fold_in(self._key, number)
         found = await box.search(search.words, SOURCE)
         wanted = box.library.documents[search.wanted].path
@@ -225,7 +225,7 @@ class Crowd:
             more |= uncertain_pairs((await box.standing(found.question)).uncertain)
         self._record(SimulatedSearch(search, found, ranks, more, clicked))
 
-    def _clicks(self, search: Search, shown: ShownList, key: jax.Array) -> list[str]:
+    def _clicks(self, search: KnownItemSearch, shown: ShownList, key: jax.Array) -> list[str]:
         """Return what the user clicks in a list, by how well each document serves them."""
         library = self._box.library
         rows = [library.rows[path] for path in shown.ids]

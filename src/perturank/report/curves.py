@@ -12,7 +12,7 @@ import numpy as np
 from perturank import significance
 from perturank.experiments.evidence import Evidence
 from perturank.experiments.experiment import Drawing, Finding
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def panels(finding: Finding, drawing: Drawing) -> list[Panel]:
     return [panel for panel in found if panel.lines]
 
 
-def mean_line(name: str, runs: Sequence[Outcome], measure: str, against: str = "") -> Line:
+def mean_line(name: str, runs: Sequence[RunOutcome], measure: str, against: str = "") -> Line:
     """Return the mean over runs at every round where one of them was evaluated and knows the measure.
 
     With `against`, the mean of that measure stands in for the round; there is no interval in two directions.

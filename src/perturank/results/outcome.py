@@ -29,7 +29,7 @@ _JOB = {field.name: field.default for field in fields(Job)}
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class RunOutcome:
     """A finished run: `measures` holds an array per measure, one entry per round in `rounds`; NaN where undefined.
 
     `random_ndcg` is a random ranker's expected NDCG, NaN in results of earlier versions. `orders` has an entry per
@@ -44,7 +44,7 @@ class Outcome:
     orders: tuple[Orders, ...] = ()
 
     @classmethod
-    def of(cls, job: Job, run: Run, made_by: Mapping[str, Any]) -> Outcome:
+    def of(cls, job: Job, run: Run, made_by: Mapping[str, Any]) -> RunOutcome:
         """Return what is kept of a run."""
         found = {
             name: np.array([np.nan if (v := getattr(c, name)) is None else v for c in run.checkpoints], np.float64)
@@ -67,7 +67,7 @@ class Outcome:
         parts = [self.rounds.tobytes(), *(self.measures[m].tobytes() for m in MEASURES if m not in TIMES)]
         return self.job.key.encode() + b"".join([*parts, *map(_to_bytes, self.orders)])
 
-    def agrees(self, other: Outcome) -> bool:
+    def agrees(self, other: RunOutcome) -> bool:
         """Say whether two results of one job have the same bits, but for what an earlier version did not measure."""
         known = [m for m in MEASURES if not (m in NEWER and _is_unknown(self, m) != _is_unknown(other, m))]
         return self.rounds.tobytes() == other.rounds.tobytes() and all(
@@ -75,7 +75,7 @@ class Outcome:
         )
 
 
-def _is_unknown(outcome: Outcome, measure: str) -> bool:
+def _is_unknown(outcome: RunOutcome, measure: str) -> bool:
     return bool(np.isnan(outcome.measures[measure]).all())
 
 
@@ -83,7 +83,7 @@ def _to_bytes(orders: Orders) -> bytes:
     return save(orders.arrays)
 
 
-def to_parquet(outcome: Outcome) -> bytes:
+def to_parquet(outcome: RunOutcome) -> bytes:
     """Return the file's bytes."""
     n = len(outcome.rounds)
     job = asdict(outcome.job) | {"evaluate_at": list(outcome.job.evaluate_at)}
@@ -97,7 +97,7 @@ def to_parquet(outcome: Outcome) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def from_parquet(content: bytes, name: str) -> Outcome:
+def from_parquet(content: bytes, name: str) -> RunOutcome:
     """Return the run in a file's bytes."""
     try:
         table = pq.read_table(pa.BufferReader(content))
@@ -110,7 +110,7 @@ def from_parquet(content: bytes, name: str) -> Outcome:
         made_by = json.loads((table.schema.metadata or {})[b"perturank"])
         orders = table["orders"].to_pylist() if job.keeps_orders else []
         seen = tuple(Orders.from_arrays(load(content)) for content in orders)
-        return Outcome(job, rounds, measures, made_by, first.get("random_ndcg", float("nan")), seen)
+        return RunOutcome(job, rounds, measures, made_by, first.get("random_ndcg", float("nan")), seen)
     except (pa.ArrowException, SafetensorError, KeyError, IndexError, TypeError, ValueError) as error:
         raise BadInput(
             f"{name} is damaged or not a result ({type(error).__name__})", "delete it: the run is made again"

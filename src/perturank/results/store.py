@@ -11,7 +11,7 @@ from typing import Any
 from perturank import storage
 from perturank.errors import BadInput
 from perturank.results import manifest
-from perturank.results.outcome import Outcome, from_parquet, to_parquet
+from perturank.results.outcome import RunOutcome, from_parquet, to_parquet
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Store:
         """Return the finished runs."""
         return {path.stem for path in self.runs.glob("*.parquet")}
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: RunOutcome) -> None:
         """Keep a finished run; what it left while under way goes."""
         self.keep_file(outcome.job.key, to_parquet(outcome))
 
@@ -61,7 +61,7 @@ class Store:
         storage.put(self.path(key), content)
         self.checkpoint(key).unlink(missing_ok=True)
 
-    def outcome(self, key: str) -> Outcome:
+    def outcome(self, key: str) -> RunOutcome:
         """Return a finished run."""
         path = self.path(key)
         found = from_parquet(path.read_bytes(), str(path))
@@ -70,7 +70,7 @@ class Store:
         manifest.check_compatible(found.made_by, str(path))
         return found
 
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, RunOutcome]:
         """Return all finished runs by key."""
         return {key: self.outcome(key) for key in sorted(self.keys())}
 
@@ -94,7 +94,7 @@ class Store:
         return n
 
 
-def digest(outcomes: Mapping[str, Outcome]) -> str:
+def digest(outcomes: Mapping[str, RunOutcome]) -> str:
     """Return a digest of all numbers but times: equal for equal results."""
     sums = hashlib.blake2b(digest_size=16)
     for key in sorted(outcomes):

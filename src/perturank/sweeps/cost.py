@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perturank.results.job import Job
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 from perturank.sweeps.worker import program
 
 REFERENCE_MS = {
@@ -52,7 +52,9 @@ class Data:
     n_test: int  # documents
 
 
-def seconds(jobs: Iterable[Job], data: Mapping[str, Data], done: Mapping[str, Outcome], gflops: float) -> list[float]:
+def seconds(
+    jobs: Iterable[Job], data: Mapping[str, Data], done: Mapping[str, RunOutcome], gflops: float
+) -> list[float]:
     """Return the estimated seconds of every run, compilation apart."""
     measured = _measured(done)
     return [_one(job, data[job.data], measured, gflops) for job in jobs]
@@ -112,7 +114,7 @@ def _parameters(n_features: int, widths: Iterable[int]) -> int:
     return int(sum(np.multiply(sizes[:-1], sizes[1:])))
 
 
-def _measured(done: Mapping[str, Outcome]) -> dict[tuple[str, str, str], float]:
+def _measured(done: Mapping[str, RunOutcome]) -> dict[tuple[str, str, str], float]:
     """Return the seconds of a round of finished runs, brought to a thousand rounds."""
     found: dict[tuple[str, str, str], list[float]] = {}
     for outcome in done.values():

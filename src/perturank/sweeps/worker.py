@@ -17,7 +17,7 @@ from perturank import datasets, machine
 from perturank.errors import BadInput
 from perturank.results.job import Job
 from perturank.results.manifest import made_by
-from perturank.results.outcome import Outcome
+from perturank.results.outcome import RunOutcome
 from perturank.results.store import Store
 from perturank.simulation import simulate
 
@@ -76,12 +76,12 @@ def run_worker(pipe: Connection, folder: Path, parent: int) -> None:
 
 def run_job(
     job: Job, fold: datasets.Fold, checkpoint: Path | None = None, on_progress: Callable[[int], None] | None = None
-) -> Outcome:
+) -> RunOutcome:
     """Run a job and return what it comes to; with a checkpoint file it goes on where an earlier call stopped."""
     if job.threads != machine.n_threads():
         raise BadInput(f"the run asks for {job.threads} threads", f"this process has {machine.n_threads()}")
     run = simulate(job.plan_on(fold), checkpoint=checkpoint, save_every=SAVE_EVERY, on_progress=on_progress)
-    return Outcome.of(job, run, made_by())
+    return RunOutcome.of(job, run, made_by())
 
 
 @functools.lru_cache(maxsize=FOLDS_AT_HAND)

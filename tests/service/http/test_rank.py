@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from perturank.service.http.rank import Lists
+from perturank.service.http.rank import ListEndpoints
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
@@ -135,7 +135,7 @@ def test_batches(http: TestClient) -> None:
 
 def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> None:
     recent = Recent()
-    lists = Lists(service, Metrics(), recent)
+    lists = ListEndpoints(service, Metrics(), recent)
     held = service.host.get("m")
     for length in service.host.lengths(held.spec):
         service.host.compile(held, length)
@@ -155,7 +155,7 @@ def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> Non
 def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lists, compiled, rank = Lists(service, Metrics(), Recent()), threading.Event(), service.rank
+    lists, compiled, rank = ListEndpoints(service, Metrics(), Recent()), threading.Event(), service.rank
     monkeypatch.setattr(service.host, "is_compiled", lambda held, length: False)
 
     def slowly(*args: Any, **options: Any) -> Any:

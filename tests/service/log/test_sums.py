@@ -14,7 +14,17 @@ from helpers.service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log, open_log
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.log.sums import HOUR, LARGEST, MINUTE, MOST_SUMS, PROGRESS, TOTAL, Amounts, Progress, Tally
+from perturank.service.log.sums import (
+    HOUR,
+    LARGEST,
+    MINUTE,
+    MOST_SUMS,
+    PROGRESS,
+    TOTAL,
+    Amounts,
+    LearningProgress,
+    Tally,
+)
 
 DAY = 86_400_000
 POSTGRES_TABLES = ("perturank_sums", "perturank_counters")
@@ -24,8 +34,8 @@ def totals(log: Log, model: str = "m") -> Amounts:
     return next(row.amounts for row in log.sums((TOTAL,)) if row.model == model)
 
 
-def progress(log: Log) -> Progress:
-    return Progress.of(log.sums((PROGRESS,))[0].amounts)
+def progress(log: Log) -> LearningProgress:
+    return LearningProgress.of(log.sums((PROGRESS,))[0].amounts)
 
 
 def add(log: Log, model: str = "m", **amounts: float) -> None:

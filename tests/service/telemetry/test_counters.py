@@ -10,7 +10,7 @@ from helpers.service_small import clicked, created, impression, shown
 from perturank.service.log import Log
 from perturank.service.log.feedback import close_windows
 from perturank.service.log.ids import new_id
-from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, Progress
+from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, LearningProgress
 from perturank.service.serving.overview import Lags
 from perturank.service.telemetry.counters import record_feedback
 
@@ -21,8 +21,8 @@ def totals(log: Log) -> Amounts:
     return log.sums((TOTAL,), model="m")[0].amounts
 
 
-def progress(log: Log) -> Progress:
-    return Progress.of(log.sums((PROGRESS,), model="m")[0].amounts)
+def progress(log: Log) -> LearningProgress:
+    return LearningProgress.of(log.sums((PROGRESS,), model="m")[0].amounts)
 
 
 def test_clicks_are_counted_at_their_places_once(log: Log) -> None:

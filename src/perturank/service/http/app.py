@@ -18,9 +18,9 @@ from perturank.service.http.auth import Keyring
 from perturank.service.http.background import Health, Sampler, background_tasks
 from perturank.service.http.dashboard import Dashboard
 from perturank.service.http.docs_page import PAGE_POLICY, page
-from perturank.service.http.models import Models
+from perturank.service.http.models import ModelEndpoints
 from perturank.service.http.openapi import document
-from perturank.service.http.rank import Lists
+from perturank.service.http.rank import ListEndpoints
 from perturank.service.http.request import Endpoint, Gate
 from perturank.service.http.routes import ROUTES
 from perturank.service.http.routes import Route as Row
@@ -50,8 +50,8 @@ class Parts:
         keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
         self.gate = Gate(keyring, metrics)
         self._by_name = {
-            "lists": Lists(service, metrics, self.recent),
-            "models": Models(service, self.recent),
+            "lists": ListEndpoints(service, metrics, self.recent),
+            "models": ModelEndpoints(service, self.recent),
             "health": self.health,
             "watch": Dashboard(service, overview, self.recent),
         }

@@ -1,4 +1,4 @@
-"""Background tasks of a serving process: read the log, close windows, compile, sample certain orders."""
+"""Background tasks of a serving process (read the log, close windows, compile, sample orders) and its health."""
 
 from __future__ import annotations
 

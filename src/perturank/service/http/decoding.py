@@ -1,4 +1,4 @@
-"""Bodies: read within limits, decoded from JSON or MessagePack, and answered in the same form."""
+"""Bodies: read within limits, decoded from JSON or MessagePack, documents made into arrays, answers encoded."""
 
 from __future__ import annotations
 

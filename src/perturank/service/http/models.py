@@ -24,7 +24,7 @@ run = anyio.to_thread.run_sync
 LISTED = 100  # versions, unless told otherwise
 
 
-class Models:
+class ModelEndpoints:
     """Models, versions, files."""
 
     def __init__(self, service: Service, recent: Recent) -> None:

@@ -34,7 +34,7 @@ from perturank.service.serving.explain import drawn, explained, explored
 from perturank.service.serving.models import Hosted
 from perturank.service.serving.overview import Recent
 from perturank.service.serving.sampling import listed, padded_length
-from perturank.service.serving.service import Service, Shown
+from perturank.service.serving.service import ServedList, Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, Ranking, Rankings
 from perturank.wire.requests import Explain, Feedback, FeedbackBatch, Rank, RankBatch, RawRank
@@ -45,7 +45,7 @@ Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 
 
-class Lists:
+class ListEndpoints:
     """Rank, feedback, explain."""
 
     def __init__(self, service: Service, metrics: Metrics, recent: Recent) -> None:
@@ -179,8 +179,8 @@ class Lists:
 
     async def _drawn(
         self, held: Hosted, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
-    ) -> Shown:
-        def draw() -> Future[Shown]:
+    ) -> ServedList:
+        def draw() -> Future[ServedList]:
             return self._service.rank(
                 held, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source, draw=asks.draw
             )

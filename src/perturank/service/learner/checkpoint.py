@@ -16,7 +16,7 @@ import numpy as np
 
 from perturank import storage
 from perturank.errors import BadInput
-from perturank.service.learner.state import Completed, Recall, State, Waiting
+from perturank.service.learner.state import Completed, OpenImpression, Recall, State
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Changed, Compacted, Deleted
 from perturank.service.log.spec import CAP_AMONG, Spec
@@ -29,7 +29,7 @@ OPEN = "open"  # the array, beside the ranker's own, that holds what waits
 class Open(msgspec.Struct, array_like=True):
     """What waits: for feedback, and to be learned."""
 
-    waiting: dict[bytes, Waiting]
+    waiting: dict[bytes, OpenImpression]
     queue: list[Completed]
 
 

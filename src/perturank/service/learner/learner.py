@@ -57,7 +57,7 @@ class Learner:
         self.position = min((state.at for state in self.states.values()), default=0)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
         self._stored_at = {model: state.at for model, state in self.states.items()}
-        self.progress = Progress(self.states.values())
+        self.progress = ProgressRecorder(self.states.values())
         self._housekeeper = Housekeeper(log, retention, self._lead.check)
         self.is_tidy = False  # nothing is left to be learned, or taken out of the log
 
@@ -251,7 +251,7 @@ def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: dequ
     return [each.name for each in skipped]
 
 
-class Progress:
+class ProgressRecorder:
     """Follows what the learner reads, learns and publishes."""
 
     def __init__(self, states: Iterable[State]) -> None:

@@ -1,4 +1,4 @@
-"""A learner as a process: it works until it is told to stop, or until its parent is gone."""
+"""The learner as a process, which ends when it is told to or when its parent ends; it compiles the next batch ahead."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from perturank.wire.specification import Mode
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
 
 
-class Waiting(msgspec.Struct, array_like=True, gc=False):
+class OpenImpression(msgspec.Struct, array_like=True, gc=False):
     """Feedback so far on one impression, which may come before the impression itself.
 
     There may be half a million; nothing in them leads back to them, so that no collector need look.
@@ -70,7 +70,7 @@ class Tracker:
 
     def __init__(self, seal: Callable[[str], bytes]) -> None:
         self._seal = seal
-        self.waiting: dict[bytes, Waiting] = {}  # by the impression's name
+        self.waiting: dict[bytes, OpenImpression] = {}  # by the impression's name
 
     @property
     def oldest(self) -> int | None:
@@ -81,7 +81,7 @@ class Tracker:
         """Return what this record completes."""
         match record.entry:
             case Impression() as shown if record.impression is not None:
-                waiting = self.waiting.setdefault(record.impression, Waiting(record.position, record.position))
+                waiting = self.waiting.setdefault(record.impression, OpenImpression(record.position, record.position))
                 waiting.position, waiting.mode = record.position, shown.mode
                 waiting.source = None if shown.source is None else self._seal(shown.source)
                 return self._done(record, record.impression) if waiting.final else []
@@ -99,7 +99,7 @@ class Tracker:
     def _heard(self, record: Record, name: bytes, said: Feedback) -> list[Completed]:
         if said.effect == "counted" and name not in self.waiting:
             return []  # of another generation
-        waiting = self.waiting.setdefault(name, Waiting(record.position, record.position))
+        waiting = self.waiting.setdefault(name, OpenImpression(record.position, record.position))
         waiting.clicks = waiting.clicks.union(said.clicks)
         waiting.final |= said.final
         return self._done(record, name) if waiting.final and waiting.mode is not None else []

@@ -24,7 +24,7 @@ SECONDS_TO_GATHER = 0.008
 Action = Callable[[Transaction], T]
 
 
-class Waiting(NamedTuple):
+class QueuedAction(NamedTuple):
     """An action that has not run yet, the impression about which it will ask, and what follows when it is durable."""
 
     action: Action[Any]
@@ -43,7 +43,7 @@ class Committer:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[QueuedAction | None] = queue.SimpleQueue()
         self._is_closed = False
         self._submitting = threading.Lock()  # nothing gets behind the end, where nobody would look
         self._committed = -math.inf
@@ -66,7 +66,7 @@ class Committer:
                 raise NotReady("the service is stopping", "send it again in a moment")
             if self._waiting.qsize() >= MOST_WAITING:
                 raise NotReady("too many requests wait for the log", "send it again in a moment")
-            self._waiting.put(Waiting(action, future, impression, then))
+            self._waiting.put(QueuedAction(action, future, impression, then))
         return future
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Committer:
                 self._commit(group)
                 self._committed = time.monotonic()
 
-    def _group(self) -> tuple[list[Waiting], bool]:
+    def _group(self) -> tuple[list[QueuedAction], bool]:
         """Return what is waiting, at least one, and whether to stop after it."""
         first = self._waiting.get()
         if first is None:
@@ -100,15 +100,15 @@ class Committer:
                 group.append(item)
         return group, False
 
-    def _rest(self) -> list[Waiting]:
+    def _rest(self) -> list[QueuedAction]:
         """Return all that waits."""
         found = [self._waiting.get() for _ in range(self._waiting.qsize())]
         if None in found:  # the end, behind which there is nothing
             self._waiting.put(None)
         return [each for each in found if each is not None]
 
-    def _commit(self, group: list[Waiting]) -> None:
-        results: list[tuple[Waiting, Any]] = []
+    def _commit(self, group: list[QueuedAction]) -> None:
+        results: list[tuple[QueuedAction, Any]] = []
         refused: list[tuple[Future[Any], BadInput]] = []
         try:
             with self._log.transaction() as transaction:

@@ -1,4 +1,4 @@
-"""What the log holds: everything that decides a model, one kind of entry each, as MessagePack."""
+"""The log's records: each kind of entry, the arrays and the probability of an impression, and the export as JSON."""
 
 from __future__ import annotations
 

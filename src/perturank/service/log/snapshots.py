@@ -1,4 +1,4 @@
-"""Rankers as bytes in the log: what serving needs (a version), and all that learning needs (a state)."""
+"""Rankers as bytes in the log (a version for serving, a state for learning), and the list of published versions."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def versions(log: Log, model: str) -> list[int]:
     return [int(name.rpartition("/")[2]) for name in log.names(f"{model}/version/")]
 
 
-class Published(NamedTuple):
+class PublishedVersion(NamedTuple):
     """A version in its place."""
 
     position: int
@@ -129,13 +129,13 @@ class Published(NamedTuple):
     snapshot: Snapshot
 
 
-def newest(log: Log, model: str, n: int, through: int | None = None) -> list[Published]:
+def newest(log: Log, model: str, n: int, through: int | None = None) -> list[PublishedVersion]:
     """Return a model's last versions up to a position, the newest first."""
     found = log.newest(model, Snapshot, n, through)
-    return [Published(each.position, each.at, each.entry) for each in found if isinstance(each.entry, Snapshot)]
+    return [PublishedVersion(each.position, each.at, each.entry) for each in found if isinstance(each.entry, Snapshot)]
 
 
-def last(log: Log, model: str, holds: Callable[[Published], bool]) -> Published | None:
+def last(log: Log, model: str, holds: Callable[[PublishedVersion], bool]) -> PublishedVersion | None:
     """Return the last version for which something holds, as it does for all before it; None: for none."""
 
     def is_past(position: int) -> bool:
@@ -146,13 +146,13 @@ def last(log: Log, model: str, holds: Callable[[Published], bool]) -> Published 
     return next(iter(newest(log, model, 1, through)), None)
 
 
-def found(log: Log, model: str, version: int) -> Published | None:
+def found(log: Log, model: str, version: int) -> PublishedVersion | None:
     """Return the version of this number; None: there is none."""
     at = last(log, model, lambda each: each.snapshot.version <= version)  # numbers grow with positions
     return at if at is not None and at.snapshot.version == version else None
 
 
-def listed(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[Published]:
+def listed(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[PublishedVersion]:
     """Return the last n versions of a generation that come before this number, the newest first."""
     through = None
     if before is not None:

@@ -38,7 +38,7 @@ class Sums(NamedTuple):
     amounts: Amounts
 
 
-class Progress(NamedTuple):
+class LearningProgress(NamedTuple):
     """Positions of the last entry that completes impressions, and of the last one that a version contains."""
 
     done: int
@@ -46,7 +46,7 @@ class Progress(NamedTuple):
     since: int  # milliseconds since 1970: when the oldest unlearned completion can have come, at the earliest
 
     @classmethod
-    def of(cls, amounts: Mapping[str, float]) -> Progress:
+    def of(cls, amounts: Mapping[str, float]) -> LearningProgress:
         """Return the progress that these amounts say."""
         return cls(*(int(amounts.get(name, 0)) for name in POSITIONS))
 
@@ -86,7 +86,7 @@ class Tally:
         if model not in self.completed and model not in self.reached:
             return {}
         query = f"SELECT name, amount FROM {table} WHERE model = ? AND span = {PROGRESS}"
-        held = done, through, since = Progress.of(dict(execute(query, (model,))))
+        held = done, through, since = LearningProgress.of(dict(execute(query, (model,))))
         if model in self.reached:
             if through < done:
                 self.add(model, {LAGS: 1, LAG: held.lag(at), LARGEST + LAG: held.lag(at)})

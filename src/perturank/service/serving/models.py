@@ -1,4 +1,4 @@
-"""The models that a serving process holds, as the log has them: specs, versions, pins."""
+"""The models that a serving process holds, as the log has them (specs, versions, pins), and files of their versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perturank.service import children
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Record, Snapshot
 from perturank.service.log.refusals import NotKnown, NotReady, retold
-from perturank.service.log.snapshots import Published
+from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
 from perturank.service.serving.sampling import Flat, listed, padded_length
 from perturank.service.telemetry.logger import logger
@@ -97,7 +97,7 @@ class Host:
             case Erased():
                 self.forget(record.model)  # nobody remembers whose queries they were
             case Snapshot() as snapshot if held is not None:
-                self._models[record.model] = _with(held, Published(record.position, record.at, snapshot))
+                self._models[record.model] = _with(held, PublishedVersion(record.position, record.at, snapshot))
             case Pinned(version=version) if held is not None:
                 self._models[record.model] = replace(held, pinned=version)
 
@@ -158,7 +158,7 @@ def program(held: Hosted, length: int) -> Program:
     return held.name, held.generation, held.spec.is_limited, length
 
 
-def _with(held: Hosted, new: Published) -> Hosted:
+def _with(held: Hosted, new: PublishedVersion) -> Hosted:
     """Return the model with one more version of its generation, oldest first; of the others the newest are held."""
     if new.snapshot.generation != held.generation:
         return held

@@ -1,4 +1,4 @@
-"""What the dashboard is told: read from the sums beside the log and from memory, never from the log's entries."""
+"""What the dashboard reads: state, alarms and recent queries, from the counters and from memory, never from records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from perturank.__about__ import __version__
 from perturank.service.log.refusals import NotKnown, Refused
-from perturank.service.log.sums import HOUR, MINUTE, PROGRESS, TOTAL, Amounts, Progress, Sums, by_hour
+from perturank.service.log.sums import HOUR, MINUTE, PROGRESS, TOTAL, Amounts, LearningProgress, Sums, by_hour
 from perturank.service.serving.models import Hosted
 from perturank.service.serving.service import Service
 from perturank.service.telemetry import counters
@@ -40,7 +40,7 @@ class Lags:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[int, float]] = {}  # how far learning was, and since when it has been so
 
-    def of(self, model: str, progress: Progress) -> float:
+    def of(self, model: str, progress: LearningProgress) -> float:
         """Return for how many seconds something has been waiting to be learned, at least since this was first asked."""
         if progress.done <= progress.through:
             self._waiting.pop(model, None)
@@ -117,7 +117,7 @@ class Overview:
             "learned": held.published[newest].learned if newest else 0,
             "published_at": held.published_at.get(held.version),
             "newest_at": held.published_at.get(newest),
-            "lag": self._lags.of(held.name, Progress.of(progress)),
+            "lag": self._lags.of(held.name, LearningProgress.of(progress)),
             "total": counters.summary(total) | {"by_place": counters.by_place(total)},
             # A clock that was set back finds hours of them younger than it asks for: the log's times do not go back.
             "minutes": [_bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:],

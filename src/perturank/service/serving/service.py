@@ -1,4 +1,4 @@
-"""The service itself, without HTTP: lists, feedback and models on top of the log."""
+"""The service without HTTP: lists, feedback, models, and when feedback windows close."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GRAIN = 1.0  # seconds; impressions this close together close together, with the
 
 
 @dataclass(frozen=True)
-class Shown:
+class ServedList:
     """A list as it is answered."""
 
     impression: str
@@ -101,7 +101,7 @@ class Service:
         mode: Mode = "learn",
         source: str | None = None,
         draw: int | None = None,
-    ) -> Future[Shown]:
+    ) -> Future[ServedList]:
         """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key."""
         top = held.spec.places if top is None else top
         drawn = sampling.listed(held.flat, held.spec, features, prior, top, draw=draw)
@@ -124,14 +124,14 @@ class Service:
         impression = sign_id(name, held.name, self.log.secret)
         memo = drawn.memo if mode == "learn" else []
 
-        def write(transaction: Transaction) -> Shown:
+        def write(transaction: Transaction) -> ServedList:
             changes.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
             # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
             transaction.tally.add(held.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
             position = transaction.append(held.name, written, name)
-            return Shown(impression, entry.ids, certain, propensity, held.version, position)
+            return ServedList(impression, entry.ids, certain, propensity, held.version, position)
 
         return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told: counters of this process, and the sums beside the log."""
+"""Metrics of a serving process for Prometheus, and its traffic of the last two minutes for the dashboard."""
 
 from __future__ import annotations
 
