@@ -7,7 +7,7 @@ served over HTTP, replayed from a log and stored in a file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -168,12 +168,41 @@ class Ranking(eqx.Module):
         return np.asarray(self.order)[: int(self.n)]
 
 
+class Rewards(eqx.Module):
+    """What a person did with the shown documents, where more is known than clicks.
+
+    worth [k] is 0 for a document that nothing was done with, and below 0 for one that was turned down. So many top
+    places were `seen` (0: not known, so that it is guessed from the clicks). `learned` and `learned_seen` are what
+    was learned of the same list before: only preferences that are new since then count.
+    """
+
+    worth: Array
+    seen: Array
+    learned: Array
+    learned_seen: Array
+
+    @classmethod
+    def of(cls, worth: ArrayLike, seen: int = 0) -> Rewards:
+        """Return the rewards of a list that nothing was learned of yet."""
+        values = _finite(worth, "worth", 1)
+        return cls(jnp.asarray(values), jnp.asarray(seen, jnp.int32), jnp.zeros(len(values)), jnp.zeros((), jnp.int32))
+
+    @property
+    def gain(self) -> Array:
+        """How much more the documents turned out to be worth than was learned before; [k]."""
+        return self.worth - self.learned
+
+
 class Interaction(eqx.Module):
-    """What `learn` needs of one impression: the shown documents [k], their clicks [k], the memo."""
+    """What `learn` needs of one impression: the shown documents [k], their clicks [k], the memo.
+
+    `rewards` say more than clicks, where that is known; a document of positive worth is a clicked one.
+    """
 
     shown: Query
     clicks: Array
     memo: Any
+    rewards: Rewards | None = None
 
     @classmethod
     def of(cls, query: Query, ranking: Ranking, clicked: Sequence[int] | np.ndarray) -> Interaction:
@@ -181,18 +210,34 @@ class Interaction(eqx.Module):
 
         Rows that were not shown are refused: nobody can have clicked them.
         """
-        shown = ranking.documents
-        strangers = sorted(set(map(int, clicked)) - set(shown.tolist()))
-        if strangers:
-            raise BadInput(f"document {strangers[0]} was clicked but not shown", f"shown were {shown.tolist()}")
+        _check_shown(clicked, ranking)
         clicks = jnp.asarray(np.isin(np.asarray(ranking.order), np.asarray(clicked, np.int64)))
         return cls.observed(query, ranking, clicks)
+
+    @classmethod
+    def rewarded(cls, query: Query, ranking: Ranking, worth: Mapping[int, float], seen: int = 0) -> Interaction:
+        """Return the interaction in which these rows of the query turned out to be worth so much.
+
+        So many top places were seen (0: not known).
+        """
+        _check_shown(list(worth), ranking)
+        order = np.asarray(ranking.order)
+        rewards = Rewards.of([worth.get(int(row), 0.0) for row in order], seen)
+        seen_now = cls.observed(query, ranking, rewards.worth > 0)
+        return cls(seen_now.shown, seen_now.clicks, seen_now.memo, rewards)
 
     @classmethod
     def observed(cls, query: Query, ranking: Ranking, clicks: Array) -> Interaction:
         """Return the interaction with clicks [k] by place."""
         shown = query.take(ranking.order)
         return cls(shown, clicks & shown.mask, ranking.memo)
+
+
+def _check_shown(rows: Sequence[int] | np.ndarray, ranking: Ranking) -> None:
+    shown = ranking.documents
+    strangers = sorted(set(map(int, rows)) - set(shown.tolist()))
+    if strangers:
+        raise BadInput(f"document {strangers[0]} was clicked but not shown", f"shown were {shown.tolist()}")
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import small
+from helpers.small import clicked_places
 
 from perturank.catalogue import published
 from perturank.clicks import user
@@ -32,7 +33,7 @@ def inferred(scores: list[float], places: int, beyond: int) -> np.ndarray:
     def one(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         clicking, pairing = jax.random.split(key)
         clicks = Luce().click(padded, mask, clicking)
-        pairs = preferences.inferred(clicks, mask, pairing, beyond=beyond, pairs="independent")
+        pairs = preferences.inferred(clicked_places(clicks, mask), pairing, beyond=beyond, pairs="independent")
         return pairs.winner, pairs.loser, pairs.weight
 
     winner, loser, weight = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(1), DRAWS))

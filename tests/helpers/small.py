@@ -24,10 +24,18 @@ from perturank.contracts.terms import is_finite as is_finite
 from perturank.contracts.terms import query as query
 from perturank.contracts.terms import rows as rows
 from perturank.contracts.terms import same_bits as same_bits
-from perturank.core import Interaction, Query, Ranking, with_room
+from perturank.core import Interaction, Query, Ranking, Rewards, with_room
 from perturank.datasets import Dataset
 from perturank.datasets.fold import Fold
 from perturank.hyperparameters import Settings
+
+
+def clicked_places(clicks: jax.Array, mask: jax.Array, rewards: Rewards | None = None) -> Interaction:
+    """Return an interaction in which only places matter: its documents have no features."""
+    k = clicks.shape[0]
+    shown = Query(jnp.zeros((k, 1)), mask, jnp.zeros((k, 2), jnp.uint32), jnp.zeros(k))
+    return Interaction(shown, clicks, None, rewards)
+
 
 QUICK: dict[str, Any] = {
     "widths": (8,),

@@ -54,3 +54,19 @@ def trust(clicks: Sequence[bool], pair: Pair, kappa: float) -> float:
     """Return κ if the unclicked document stands just after the last click, else 1."""
     last = max(place for place, click in enumerate(clicks) if click)
     return kappa if pair[1] == last + 1 else 1.0
+
+
+def worth_pairs(worth: Sequence[float], seen: int, n_after: int, *, symmetric: bool) -> dict[Pair, float]:
+    """Return the pairs of documents of different worth that were both looked at, with the difference.
+
+    seen = 0: what was looked at is guessed, as if everything that something was done with had been clicked.
+    """
+    acted = [value != 0 for value in worth]
+    places = range(len(worth))
+    if seen:
+        looked_at = {(i, j) for i in places for j in places if all(acted[p] or p < seen for p in (i, j))}
+    else:
+        one_acted = set((symmetric_pairs if symmetric else all_pairs)(acted, n_after))
+        both_acted = {(i, j) for i in places for j in places if acted[i] and acted[j]}
+        looked_at = one_acted | {(j, i) for i, j in one_acted} | both_acted
+    return {(i, j): worth[i] - worth[j] for i, j in looked_at if worth[i] > worth[j]}

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.small import clicked_places
 from oracles import preferences as oracle
 
+from perturank.core import Rewards
 from perturank.parts import preferences
 from perturank.parts.preferences import Inclusion, Pairs, PairSet
 
@@ -34,8 +36,7 @@ def inferred(k: int, pairs: PairSet, inclusion: Inclusion, n_keys: int = 1) -> l
     def run(clicks: jax.Array, mask: jax.Array, beyond: jax.Array, keys: jax.Array) -> Pairs:
         def one(clicks: jax.Array, mask: jax.Array, beyond: jax.Array, key: jax.Array) -> Pairs:
             return preferences.inferred(
-                clicks,
-                mask,
+                clicked_places(clicks, mask),
                 key,
                 beyond=beyond,  # type: ignore[arg-type]
                 pairs=pairs,
@@ -121,11 +122,8 @@ def test_independent_pairs_that_are_not_symmetric_are_dropped_on_request() -> No
 
 def test_every_matching_is_equally_likely() -> None:
     clicks, n_draws = (True, False, False, True, False, False), 6000
-    draw = jax.jit(
-        jax.vmap(
-            lambda key: preferences.inferred(jnp.asarray(clicks), jnp.ones(6, bool), key, beyond=1, pairs="independent")
-        )
-    )
+    interaction = clicked_places(jnp.asarray(clicks), jnp.ones(6, bool))
+    draw = jax.jit(jax.vmap(lambda key: preferences.inferred(interaction, key, beyond=1, pairs="independent")))
     drawn = draw(jax.random.split(jax.random.key(0), n_draws))
     found = Counter(
         frozenset(decoded(*one))
@@ -147,3 +145,71 @@ def test_every_matching_is_equally_likely() -> None:
 def test_no_list_gives_more_pairs_than_there_is_room_for(k: int) -> None:
     assert preferences.n_pairs_at_most(k, "independent") == max(max(min(c, k - c) for c in range(k + 1)), 1)
     assert preferences.n_pairs_at_most(k, "all") == max(max(c * (k - c) for c in range(k + 1)), 1)
+
+
+WORTHS = (-1.0, 0.0, 1.0, 10.0)
+
+
+@pytest.mark.parametrize("inclusion", ["paper", "symmetric"])
+def test_preferences_follow_worth_and_what_was_seen(inclusion: Inclusion) -> None:
+    @jax.jit
+    def weights(worth: jax.Array, seen: jax.Array) -> jax.Array:
+        rewards = Rewards(worth, seen, jnp.zeros(4), jnp.asarray(0))
+        interaction = clicked_places(worth > 0, jnp.ones(4, bool), rewards)
+        return preferences.preference_weights(interaction, 1, inclusion)
+
+    for worth in product(WORTHS, repeat=4):
+        for seen in (0, 2, 4):
+            expected = oracle.worth_pairs(worth, seen, 1, symmetric=inclusion == "symmetric")
+            found = np.asarray(weights(jnp.asarray(worth), jnp.asarray(seen)))
+            assert {(i, j): found[i, j] for i, j in np.argwhere(found)} == expected, (worth, seen)
+
+
+@pytest.mark.parametrize("pairs", ["all", "independent"])
+@pytest.mark.parametrize("inclusion", ["paper", "symmetric"])
+def test_clicks_are_rewards_of_one(pairs: PairSet, inclusion: Inclusion) -> None:
+    @jax.jit
+    def both(clicks: jax.Array, mask: jax.Array) -> tuple[Pairs, Pairs]:
+        rewards = Rewards(clicks.astype(jnp.float32), jnp.asarray(0), jnp.zeros(6), jnp.asarray(0))
+        told = clicked_places(clicks, mask), clicked_places(clicks, mask, rewards)
+        one, other = (
+            preferences.inferred(
+                each, jax.random.key(1), beyond=1, pairs=pairs, inclusion=inclusion, beyond_weight=KAPPA
+            )
+            for each in told
+        )
+        return one, other
+
+    for pattern in product((False, True), repeat=6):
+        for n in (4, 6):
+            mask = np.arange(6) < n
+            one, other = both(jnp.asarray(np.asarray(pattern) & mask), jnp.asarray(mask))
+            plain, rewarded = (
+                decoded(*(np.asarray(a) for a in (each.winner, each.loser, each.weight))) for each in (one, other)
+            )
+            if pairs == "all":
+                assert rewarded == plain, (pattern, n)
+            else:  # which places may be paired off differs where no pair is symmetric
+                assert set(rewarded) <= set(oracle.all_pairs(pattern[:n], 1)), (pattern, n)
+                assert len(rewarded) >= len(plain), (pattern, n)
+
+
+def test_what_was_learned_before_is_not_learned_again() -> None:
+    before, now = jnp.asarray([0.0, 1.0, 0.0, 0.0]), jnp.asarray([0.0, 10.0, 0.0, 1.0])
+    rewards = Rewards(now, jnp.asarray(4), before, jnp.asarray(3))
+    found = preferences.preference_weights(clicked_places(now > 0, jnp.ones(4, bool), rewards), 1)
+    expected = {(1, 0): 9.0, (1, 2): 9.0, (1, 3): 9.0, (3, 0): 1.0, (3, 2): 1.0}
+    assert {(int(i), int(j)): float(found[i, j]) for i, j in np.argwhere(np.asarray(found))} == expected
+    same = Rewards(before, jnp.asarray(3), before, jnp.asarray(3))
+    again = preferences.preference_weights(clicked_places(before > 0, jnp.ones(4, bool), same), 1)
+    assert not np.asarray(again).any()
+
+
+def test_of_many_worths_the_heaviest_pairs_are_kept() -> None:
+    worth = jnp.arange(6.0)
+    rewards = Rewards(worth, jnp.asarray(6), jnp.zeros(6), jnp.asarray(0))
+    interaction = clicked_places(worth > 0, jnp.ones(6, bool), rewards)
+    found = preferences.inferred(interaction, jax.random.key(0), beyond=1, pairs="all")
+    weights = decoded(*(np.asarray(a) for a in (found.winner, found.loser, found.weight)))
+    gaps = sorted((i - j for i in range(6) for j in range(i)), reverse=True)
+    assert sorted(weights.values(), reverse=True) == pytest.approx([gap / 5 for gap in gaps[:9]])

@@ -36,8 +36,7 @@ class P2Settings(MemorySettings):
 def omega(settings: P2Settings, interaction: Interaction, key: Key) -> Pairs:
     """Return Ω_t, the preferences that these clicks tell (alg:model, line 17)."""
     return inferred(
-        interaction.clicks,
-        interaction.shown.mask,
+        interaction,
         key,
         beyond=settings.examined_beyond,
         pairs=settings.pairs,

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from perturank.core import Array, Key
+from perturank.core import Array, Interaction, Key, Rewards
 
 PairSet = Literal["independent", "all"]
 Inclusion = Literal["paper", "symmetric"]
@@ -52,9 +52,31 @@ def preferred(clicks: Array, mask: Array, beyond: int, inclusion: Inclusion = "p
     return pairs
 
 
+def preference_weights(interaction: Interaction, beyond: int, inclusion: Inclusion = "paper") -> Array:
+    """Return W[i, j]: how much place i was preferred to place j; 1 for a click where only clicks are known; [k, k]."""
+    rewards, mask = interaction.rewards, interaction.shown.mask
+    if rewards is None:
+        return preferred(interaction.clicks, mask, beyond, inclusion).astype(jnp.float32)
+    gaps = _gaps(rewards.worth, rewards.seen, mask, beyond, inclusion)
+    known = _gaps(rewards.learned, rewards.learned_seen, mask, beyond, inclusion)
+    return jnp.maximum(gaps - known, 0.0)
+
+
+def _gaps(worth: Array, seen: Array, mask: Array, beyond: int, inclusion: Inclusion) -> Array:
+    """Return how much more place i is worth than place j, where both were looked at; else 0; [k, k].
+
+    Where it is not known what was seen, it is guessed as from clicks; a document that something was done with was seen.
+    """
+    acted = (worth != 0) & mask
+    guessed = preferred(acted, mask, beyond, inclusion)
+    guessed |= guessed.T | (acted[:, None] & acted[None, :])
+    looked_at = mask & (acted | (jnp.arange(worth.shape[0]) < seen))
+    both = jnp.where(seen > 0, looked_at[:, None] & looked_at[None, :], guessed)
+    return jnp.where(both, jnp.maximum(worth[:, None] - worth[None, :], 0.0), 0.0)
+
+
 def inferred(
-    clicks: Array,
-    mask: Array,
+    interaction: Interaction,
     key: Key,
     *,
     beyond: int,
@@ -69,20 +91,37 @@ def inferred(
     being the clicked and the unclicked documents in these pairs.
     `beyond_weight` (κ) discounts pairs whose unclicked document lies after the last click, where
     examination is only assumed.
+    Where documents differ in worth, a pair's weight is multiplied by the difference; of `all` pairs a list
+    gives as many as clicks could, the heaviest.
     """
+    clicks, mask, rewards = interaction.clicks, interaction.shown.mask, interaction.rewards
     k = clicks.shape[0]
-    wins = preferred(clicks, mask, beyond, inclusion)
+    gaps = preference_weights(interaction, beyond, inclusion)
+    wins = gaps > 0
     if pairs == "independent":
-        winner, loser = _paired_off(clicks & mask, examined(clicks, mask, beyond) & ~clicks, key)
-        weight = wins[winner, loser].astype(jnp.float32)
+        looked_at = jnp.any(wins, axis=0) if rewards is not None else examined(clicks, mask, beyond)
+        winner, loser = _paired_off(clicks & mask, looked_at & ~clicks, key)
+        weight = gaps[winner, loser]
     else:
-        n_most = (k // 2) * ((k + 1) // 2)
-        winner, loser = jnp.nonzero(wins, size=max(n_most, 1), fill_value=0)
+        n_most = max((k // 2) * ((k + 1) // 2), 1)
+        winner, loser = _chosen(gaps, n_most, rewards)
         n_winners, n_losers = jnp.sum(jnp.any(wins, axis=1)), jnp.sum(jnp.any(wins, axis=0))
         real = jnp.arange(winner.shape[0]) < jnp.sum(wins)
-        weight = jnp.where(real, 1.0 / jnp.maximum(jnp.maximum(n_winners, n_losers), 1), 0.0)
-    weight = weight * jnp.where(loser > last_click(clicks), beyond_weight, 1.0)
+        gap = 1.0 if rewards is None else gaps[winner, loser]
+        weight = jnp.where(real, gap / jnp.maximum(jnp.maximum(n_winners, n_losers), 1), 0.0)
+    last = last_click(clicks if rewards is None else rewards.worth != 0)
+    is_guess = True if rewards is None else rewards.seen == 0
+    weight = weight * jnp.where((loser > last) & is_guess, beyond_weight, 1.0)
     return Pairs(winner.astype(jnp.int32), loser.astype(jnp.int32), weight)
+
+
+def _chosen(gaps: Array, n_most: int, rewards: Rewards | None) -> tuple[Array, Array]:
+    """Return winner and loser of at most so many pairs; [n_most] each, those that are none at the end."""
+    if rewards is None:
+        winner, loser = jnp.nonzero(gaps > 0, size=n_most, fill_value=0)
+        return winner, loser
+    heaviest = jax.lax.top_k(gaps.ravel(), n_most)[1]
+    return heaviest // gaps.shape[0], heaviest % gaps.shape[0]
 
 
 def n_pairs_at_most(k: int, pairs: PairSet) -> int:

@@ -89,7 +89,8 @@ class Duelling(eqx.Module):
     def learn(self, interaction: Interaction, key: Key) -> Duelling:
         """Return the ranker moved towards the mean of the directions that got more clicks than it did."""
         lots, shares = interaction.memo
-        credit = shares @ interaction.clicks.astype(jnp.float32)
+        gain = interaction.clicks if interaction.rewards is None else interaction.rewards.gain
+        credit = shares @ gain.astype(jnp.float32)
         wins = (credit[1:] > credit[0]).astype(jnp.float32)
         weight = self.settings.learning_rate * wins / jnp.maximum(jnp.sum(wins), 1.0)
         trained, fixed = eqx.partition(self.theta, eqx.is_array)

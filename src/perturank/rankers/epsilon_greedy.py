@@ -65,9 +65,9 @@ class EpsilonGreedy(eqx.Module):
     def learn(self, interaction: Interaction, key: Key) -> EpsilonGreedy:
         """Return the ranker after one step down the logistic loss of the list's preferences."""
         shown = interaction.shown
-        pairs = preferences.preferred(interaction.clicks, shown.mask, self.settings.examined_beyond)
+        weights = preferences.preference_weights(interaction, self.settings.examined_beyond)
         scores = self.score(shown)
-        pull = pairs * jax.nn.sigmoid(scores[None, :] - scores[:, None])  # 1 - σ(f_ij) for i preferred over j
+        pull = weights * jax.nn.sigmoid(scores[None, :] - scores[:, None])  # 1 - σ(f_ij) for i preferred over j
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
         theta = scoring.ascend(self.theta, shown.features, passed, self.settings.learning_rate)
         return EpsilonGreedy(self.settings, self.n_features, theta)

@@ -129,9 +129,7 @@ class OlRankNet(HistoryRanker):
         s = self.settings
 
         def pairs(each: Interaction, lots: Key) -> Pairs:
-            return inferred(
-                each.clicks, each.shown.mask, lots, beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
-            )
+            return inferred(each, lots, beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion)
 
         history, newest = self.history.add_batch(seen, pairs, keys, n)
         last = jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2]

@@ -101,9 +101,7 @@ class PairRank(HistoryRanker):
         def add(i: Array, state: tuple[History, Array, Array]) -> tuple[History, Array, Array]:
             history, gram, taught = state
             each = batches.at(seen, i)
-            pairs = inferred(
-                each.clicks, each.shown.mask, keys[i], beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion
-            )
+            pairs = inferred(each, keys[i], beyond=s.examined_beyond, pairs=s.pairs, inclusion=s.inclusion)
             history, slots = history.add(each.shown, pairs, keys[i])
             news = jnp.where(slots < history.weight.shape[0], pairs.weight, 0.0)
             x = each.shown.features[pairs.winner] - each.shown.features[pairs.loser]

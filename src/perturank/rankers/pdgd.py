@@ -76,12 +76,12 @@ class PDGD(eqx.Module):
     def learn(self, interaction: Interaction, key: Key) -> PDGD:
         """Return the ranker after one debiased gradient step for every inferred preference."""
         scores, log_left = interaction.memo
-        pairs = preferences.preferred(interaction.clicks, interaction.shown.mask, self.settings.examined_beyond)
+        weights = preferences.preference_weights(interaction, self.settings.examined_beyond)
         p = jax.nn.sigmoid(scores[:, None] - scores[None, :])
-        pull = jnp.where(pairs, reversal(scores, log_left) * p * (1 - p), 0.0)
+        pull = jnp.where(weights > 0, weights * reversal(scores, log_left) * p * (1 - p), 0.0)
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
         theta = scoring.ascend(self.theta, interaction.shown.features, passed, self.rate)
-        rate = jnp.where(jnp.any(pairs), self.rate * self.settings.decay, self.rate)
+        rate = jnp.where(jnp.any(weights > 0), self.rate * self.settings.decay, self.rate)
         return PDGD(self.settings, self.n_features, theta, rate)
 
 
