@@ -35,8 +35,7 @@ def differences(ranker: OlRankNet, seen: Interaction, key: Key) -> Array:
     """Return √w (g_i - g_j) of the round's pairs, written out; [p, n]."""
     s, shown = ranker.settings, seen.shown
     pairs = inferred(
-        seen.clicks,
-        shown.mask,
+        seen,
         jax.random.split(key, 3)[0],
         beyond=s.examined_beyond,
         pairs=s.pairs,

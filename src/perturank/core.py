@@ -98,14 +98,23 @@ class Query(eqx.Module):
     limits: Limits | None = None
 
     @classmethod
-    def of(cls, features: ArrayLike, *, prior: ArrayLike | None = None, ids: ArrayLike | None = None) -> Query:
+    def of(
+        cls,
+        features: ArrayLike,
+        *,
+        prior: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+        may_miss: bool = False,
+    ) -> Query:
         """Return a query of these documents [V, d], padded to a bucket; ids default to the content.
+
+        For rankers that standardise their features, NaN is a missing one (`may_miss`).
 
         >>> query = Query.of([[0.1, 2.0], [0.3, 1.0]])
         >>> query.features.shape, int(query.mask.sum())
         ((16, 2), 2)
         """
-        rows = _finite(features, "features", 2)
+        rows = _finite(features, "features", 2, may_miss)
         n, d = rows.shape
         if n == 0 or d == 0:
             raise BadInput("a query needs at least one document and one feature", f"features has shape {rows.shape}")
@@ -378,15 +387,16 @@ class ClickModel(Protocol):
         """Return the clicks on a list of grades or scores [k], top first; masked places get none; [k]."""
 
 
-def _finite(values: ArrayLike, name: str, ndim: int) -> np.ndarray:
+def _finite(values: ArrayLike, name: str, ndim: int, may_miss: bool = False) -> np.ndarray:
     try:
         array = np.asarray(values, np.float32)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{name} must be numbers in rows of equal length", str(error)) from None
     if array.ndim != ndim:
         raise BadInput(f"{name} has {array.ndim} axes", f"it must have {ndim}")
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    is_fine = np.isfinite(array) | (may_miss & np.isnan(array))
+    if not is_fine.all():
+        where = tuple(int(i) for i in np.argwhere(~is_fine)[0])
         raise BadInput(f"{name}{list(where)} is {array[where]}", "replace it by a finite number")
     return array
 

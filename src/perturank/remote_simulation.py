@@ -144,6 +144,7 @@ def _put_model(plan: Plan, client: Client, model: str, in_step: bool) -> None:
         "places": plan.top,
         "seed": plan.seed,
         "chance": "seeded",
+        "scaling": "none",  # as in a simulation
         "batch": plan.batch if in_step else None,
     }
     made = client.put_model(model, **{name: value for name, value in spec.items() if value is not None})

@@ -23,6 +23,7 @@ from perturank.__about__ import __version__
 from perturank.catalogue import load_published, published_in, rankers
 from perturank.core import Ranker
 from perturank.errors import BadInput
+from perturank.parts.standardised import Scale, Standardised, standardised
 from perturank.publishing import Published
 
 FORMAT = 1
@@ -41,6 +42,9 @@ def load(path: str | Path) -> Ranker:
 
 def header_of(ranker: Ranker) -> dict[str, Any]:
     """Return what is needed, beside the arrays, to make the ranker again."""
+    if isinstance(ranker, Standardised):
+        schema = {"strength": ranker.strength, "names": ranker.names and list(ranker.names)}
+        return header_of(ranker.ranker) | {"n_features": ranker.n_features, "schema": schema}
     mine = ranker.settings.as_dict()
 
     def n_changed(entry: Published) -> int:
@@ -77,7 +81,14 @@ def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: 
     if lacking:
         raise BadInput(f"{path} does not say its {lacking[0]}", "use another copy of it")
     entry = load_published(header["ranker"], imports=False)
-    blank = entry.make(int(header["n_features"]), settings=type(entry.settings).recorded(header["settings"]))
+    settings, n_features = type(entry.settings).recorded(header["settings"]), int(header["n_features"])
+    schema = header.get("schema")
+    if schema is None:
+        return filled(entry.make(n_features, settings=settings), arrays, path)
+    inside = entry.make(n_features + 1, settings=settings)
+    blank = standardised(
+        inside, Scale.unknown(n_features + 1), strength=float(schema["strength"]), names=schema["names"]
+    )
     return filled(blank, arrays, path)
 
 

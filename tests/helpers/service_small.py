@@ -29,6 +29,7 @@ def request(ranker: str = "pdgd-linear", **changes: Any) -> SpecRequest:
     settings = changes.pop("settings", {})
     if ranker.startswith(("p2neur", "p2head")):
         settings = {"widths": [4], "budget": 32} | settings
+    changes = {"scaling": "none"} | changes
     return SpecRequest(n_features=N_FEATURES, ranker=ranker, settings=settings, places=PLACES, **changes)
 
 

@@ -17,7 +17,7 @@ import httpx
 
 from perturank import Client
 
-SPEC: dict[str, Any] = {"n_features": 5, "ranker": "p2linrank", "places": 4}
+SPEC: dict[str, Any] = {"n_features": 5, "ranker": "p2linrank", "places": 4, "scaling": "none"}
 SECONDS = 120.0
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ (-|[A-Za-z0-9._-]{1,64}) .*")
 

@@ -26,7 +26,7 @@ from perturank.wire.answers import (
     Versions,
 )
 from perturank.wire.requests import Document, Erase, Explain, Feedback, FeedbackBatch, Pin, Rank, RankBatch, RawRank
-from perturank.wire.specification import Chance, Exploration, Feature, Mode
+from perturank.wire.specification import Chance, Exploration, Feature, Mode, Scaling
 
 DEFAULT = "default"
 Span = Literal["minutes", "hours"]
@@ -185,6 +185,8 @@ class Operations:
         cap: int | None = None,
         batch: int | None = None,
         chance: Chance | None = None,
+        scaling: Scaling | None = None,
+        prior_strength: float | None = None,
     ) -> Call[Described]:
         """Make or change a model.
 
@@ -203,6 +205,8 @@ class Operations:
             "cap": cap,
             "batch": batch,
             "chance": chance,
+            "scaling": scaling,
+            "prior_strength": prior_strength,
         }
         body = {name: value for name, value in given.items() if value is not None}
         return Call("PUT", of_model(model), body=body)

@@ -42,6 +42,7 @@ def model_spec(ranker: str, settings: dict[str, Any], seed: int) -> dict[str, An
         "features": [{"name": name} for name in NAMES],
         "places": PLACES,
         "seed": seed,
+        "scaling": "none",  # the features have one scale, and PRIOR was chosen for it
     }
 
 

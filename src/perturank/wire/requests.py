@@ -19,10 +19,13 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Document(Strict, frozen=True, gc=False):
-    """A candidate: features as a list, or by name where the model has named them; `prior` is its score of today."""
+    """A candidate: features as a list, or by name where the model has named them; `prior` is its score of today.
+
+    A feature that is null is missing.
+    """
 
     id: Id
-    features: list[float] | dict[str, float]
+    features: list[float | None] | dict[str, float | None]
     prior: float | None = None
 
 

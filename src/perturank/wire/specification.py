@@ -13,18 +13,28 @@ MOST_IN_A_BATCH = 64
 
 Mode = Literal["learn", "exploit", "shadow"]
 Chance = Literal["machine", "seeded"]
+Scaling = Literal["auto", "query", "none"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A named feature: x becomes (x - shift) / scale, and a document that lacks it gets `missing` instead."""
+    """A named feature. With a shift or a scale of its own, x becomes (x - shift) / scale.
+
+    A document that lacks it gets `missing`, a value of the scaled feature. Without that, models whose scaling is `none`
+    refuse the document, and others take the feature at its mean.
+    """
 
     name: Name
-    shift: float = 0.0
-    scale: float = 1.0
-    missing: float | None = None  # of the scaled feature; none: it must be given
+    shift: float | None = None
+    scale: float | None = None
+    missing: float | None = None
+
+    @property
+    def has_own_scale(self) -> bool:
+        """Whether its scale is set by hand."""
+        return self.shift is not None or self.scale is not None
 
 
 class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -48,11 +58,17 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of a source in the last 1,000
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
     chance: Chance = "machine"  # seeded: the number of the draw decides a list, and the seed
+    prior_strength: Annotated[float, msgspec.Meta(ge=0, le=100)] = 1.0  # score of a document one spread above the mean
 
 
 def _ranker_of_early_records() -> str:
     """Return the ranker of a record that names none: the default when such records were written."""
     return "p2neurrank"
+
+
+def _scaling_of_early_records() -> Scaling:
+    """Return the scaling of a record that names none: features and priors were taken as they came."""
+    return "none"
 
 
 class Spec(Fields, frozen=True):
@@ -62,11 +78,13 @@ class Spec(Fields, frozen=True):
     """
 
     ranker: Name = msgspec.field(default_factory=_ranker_of_early_records)  # a factory: new records always name it
+    scaling: Scaling = msgspec.field(default_factory=_scaling_of_early_records)
 
 
 class SpecRequest(Fields, frozen=True):
-    """A model in words. A ranker or settings that are not named are those of the model, where it exists already."""
+    """A model in words. Ranker, settings or scaling that are not named are those of the model, where it exists."""
 
     ranker: Annotated[Name | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"default": DEFAULT_RANKER})] = (
         msgspec.UNSET
     )
+    scaling: Annotated[Scaling | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"default": "auto"})] = msgspec.UNSET

@@ -132,7 +132,8 @@ class Sampler:
                 continue
             prior = None if newest.prior is None else newest.prior[:MOST_DOCUMENTS]
             try:
-                share = float(_uncertain(held.ranker, Query.of(newest.features[:MOST_DOCUMENTS], prior=prior)))
+                query = Query.of(newest.features[:MOST_DOCUMENTS], prior=prior, may_miss=True)
+                share = float(_uncertain(held.ranker, query))
             except (RuntimeError, MemoryError) as error:  # of JAX: lists go on without this number
                 logger.warning("the pairs of a query of %r cannot be looked at: %s", held.name, error)
                 continue

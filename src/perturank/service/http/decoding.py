@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -108,7 +109,7 @@ def of_documents(documents: Sequence[Document], spec: Spec, most: int) -> tuple[
         wrong = next(each for each, row in zip(documents, rows, strict=True) if len(row) != spec.n_features)
         raise _of_another_width(f"document {wrong.id!r}", len(wrong.features), spec)
     features = _packed(rows)
-    return finite(_scaled(features, spec), "features"), _prior([each.prior for each in documents])
+    return _readable(features, spec, [each.id for each in documents]), _prior([each.prior for each in documents])
 
 
 def _of_another_width(what: str, n: int, spec: Spec) -> Refused:
@@ -126,10 +127,12 @@ def _prior(priors: Sequence[float | None]) -> np.ndarray | None:
     return finite(np.asarray(priors, np.float64), "prior")
 
 
-def _packed(rows: Sequence[list[float]]) -> np.ndarray:
+def _packed(rows: Sequence[list[float | None]]) -> np.ndarray:
     """Return rows of equal length as an array [n, d]; three times as quick as NumPy with lists of lists."""
     d = len(rows[0])
     pack = _doubles(d).pack
+    if any(None in row for row in rows):
+        rows = [[math.nan if value is None else value for value in row] for row in rows]
     return np.frombuffer(b"".join([pack(*row) for row in rows])).reshape(len(rows), d)
 
 
@@ -155,8 +158,43 @@ def of_bytes(
             raise _of_another_width("each document", len(features) // (4 * n), spec)
         raise Refused(f"features have {len(features)} bytes", f"{n} documents of {d} float32 have {4 * n * d}")
     rows = np.frombuffer(features, "<f4").reshape(n, d)
-    rows = rows if spec.features is None else _scaled(rows.astype(np.float64), spec)
-    return finite(rows, "features"), None if prior is None else finite(np.frombuffer(prior, "<f4"), "prior")
+    return _readable(rows, spec, ids), None if prior is None else finite(np.frombuffer(prior, "<f4"), "prior")
+
+
+def _readable(rows: np.ndarray, spec: Spec, ids: Sequence[str]) -> np.ndarray:
+    """Return features [n, d] as the log keeps them: raw where the ranker standardises them, else scaled."""
+    is_missing = np.isnan(rows)
+    is_fine = (np.abs(rows) <= LARGEST) | is_missing
+    if not is_fine.all():
+        i, j = np.argwhere(~is_fine)[0]
+        raise _bad_value(spec, ids[i], j, f"is not a number up to {LARGEST:g}", "send a finite number")
+    if spec.scaling == "none":
+        if is_missing.any():
+            rows = _filled(rows, spec, ids)
+        return finite(_scaled(rows, spec), "features")
+    if spec.scaling == "query":
+        low, high = np.fmin.reduce(rows), np.fmax.reduce(rows)  # missing values aside
+        rows = (rows - low) / np.where(high > low, high - low, 1.0)
+    content = rows.astype(np.float32)
+    content[is_missing] = np.nan  # of all the bits that mean it, the same ones
+    return content
+
+
+def _filled(rows: np.ndarray, spec: Spec, ids: Sequence[str]) -> np.ndarray:
+    """Return the features with what stands for missing ones; a missing one for which nothing stands is refused."""
+    features = spec.features or (Feature(""),) * spec.n_features
+    missing = np.array([math.nan if each.missing is None else each.missing for each in features])
+    missing = missing * [each.scale or 1.0 for each in features] + [each.shift or 0.0 for each in features]
+    rows = np.where(np.isnan(rows), missing, rows)
+    if np.isnan(rows).any():
+        i, j = np.argwhere(np.isnan(rows))[0]
+        raise _bad_value(spec, ids[i], j, "is missing", "send it, or give the feature a `missing` value")
+    return rows
+
+
+def _bad_value(spec: Spec, document: str, column: int, what: str, remedy: str) -> Refused:
+    name = spec.features[column].name if spec.features is not None else int(column)
+    return Refused(f"feature {name!r} of document {document!r} {what}", remedy)
 
 
 def finite(values: np.ndarray, name: str) -> np.ndarray:
@@ -168,7 +206,7 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
     return values.astype(np.float32, copy=False)
 
 
-def _row(document: Document, spec: Spec) -> list[float]:
+def _row(document: Document, spec: Spec) -> list[float | None]:
     given = document.features
     if isinstance(given, list):
         return given
@@ -177,20 +215,13 @@ def _row(document: Document, spec: Spec) -> list[float]:
     if len(given) > len(spec.features) or not given.keys() <= {feature.name for feature in spec.features}:
         stranger = next(iter(given.keys() - {feature.name for feature in spec.features}))
         raise Refused(f"document {document.id!r} has a feature {stranger!r}", "the model knows no such feature")
-    return [_named(given, feature, document.id) for feature in spec.features]
-
-
-def _named(given: dict[str, float], feature: Feature, document: str) -> float:
-    if feature.name in given:
-        return given[feature.name]
-    if feature.missing is None:
-        raise Refused(f"document {document!r} lacks feature {feature.name!r}", "send it, or give it a `missing` value")
-    return feature.missing * feature.scale + feature.shift  # so that scaling returns what was asked for
+    return [given.get(feature.name) for feature in spec.features]
 
 
 def _scaled(rows: np.ndarray, spec: Spec) -> np.ndarray:
     if spec.features is None:
         return rows
-    shift, scale = (np.array([getattr(f, name) for f in spec.features]) for name in ("shift", "scale"))
+    shift = np.array([feature.shift or 0.0 for feature in spec.features])
+    scale = np.array([feature.scale or 1.0 for feature in spec.features])
     with np.errstate(over="ignore", invalid="ignore"):
         return (rows - shift) / scale

@@ -23,6 +23,12 @@ from perturank.service.log.spec import CAP_AMONG, Spec
 
 LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
+SCALE = {
+    "scaled": 0,
+    "is_scale_final": True,
+    "shown_since": 0,
+    "shown_first": [],
+}  # as states have it that were stored before there was
 OPEN = "open"  # the array, beside the ranker's own, that holds what waits
 
 
@@ -31,6 +37,7 @@ class Open(msgspec.Struct, array_like=True):
 
     waiting: dict[bytes, OpenImpression]
     queue: list[Completed]
+    taught: list[Completed] = []
 
 
 def pack(state: State, at: int = 0) -> bytes:
@@ -39,7 +46,7 @@ def pack(state: State, at: int = 0) -> bytes:
     `at`: up to where the log was read, if the model's own last record lies before that.
     """
     assert state.ranker is not None
-    waits = msgspec.msgpack.encode(Open(state.tracker.waiting, list(state.queue)))
+    waits = msgspec.msgpack.encode(Open(state.tracker.waiting, list(state.queue), state.taught))
     content = snapshots.state_bytes(
         state.ranker,
         {OPEN: np.frombuffer(waits, np.uint8)},
@@ -47,7 +54,7 @@ def pack(state: State, at: int = 0) -> bytes:
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
-        **{name: getattr(state, name) for name in NUMBERS} | {"at": max(state.at, at)},
+        **{name: getattr(state, name) for name in (*NUMBERS, *SCALE)} | {"at": max(state.at, at)},
     )
     return zlib.compress(content, LEVEL)
 
@@ -89,13 +96,14 @@ def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
             ranker=ranker,
             sources=deque(sources, CAP_AMONG),
             **{name: said[name] for name in NUMBERS},
+            **{name: said.get(name, default) for name, default in SCALE.items()},
         )
         waits = msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
     except (BadInput, KeyError, msgspec.DecodeError):
         return None
     if snapshots.digest(ranker, whole=True).hex() != said["digest"] or state.at > log.tail():
         return None
-    state.tracker.waiting, state.queue = waits.waiting, deque(waits.queue)
+    state.tracker.waiting, state.queue, state.taught = waits.waiting, deque(waits.queue), waits.taught
     return state
 
 

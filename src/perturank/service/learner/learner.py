@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
+import numpy as np
+
+from perturank.parts.standardised import Scale
 from perturank.service.learner import checkpoint
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.replay import recall_from
 from perturank.service.learner.retention import Housekeeper
-from perturank.service.learner.state import READ_AT_ONCE, Completed, State
+from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Completed, State
 from perturank.service.log import Log, Transaction, snapshots
 from perturank.service.log.changes import current, last_version
 from perturank.service.log.records import (
@@ -30,7 +33,9 @@ from perturank.service.log.records import (
     Pinned,
     Record,
     RolledBack,
+    Scaled,
     Snapshot,
+    unpacked,
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.settings import Retention
@@ -41,6 +46,7 @@ FAR_BEHIND = 100_000  # records after which an idle model's state is stored agai
 MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model to a step: a backlog is learned in several, each with its version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
 TAKING = (Changed, Deleted, Erased)  # what waits to be learned may be less, or other, after one of these
+SETTING_SCALES = (*TAKING, RolledBack, Imported)  # after one of these the scale stays, or is another model's
 
 
 class Learner:
@@ -91,6 +97,8 @@ class Learner:
         if self._is_over():
             return 0
         n_before = self._n_learned()
+        if self._write_scales(holds):
+            self.catch_up()
         if self._write_batches(holds):
             with self.progress.learning():
                 self.catch_up()
@@ -130,6 +138,19 @@ class Learner:
 
     def _n_learned(self) -> int:
         return sum(state.learned for state in self.states.values())
+
+    def _write_scales(self, holds: Callable[[State], bool]) -> bool:
+        """Write the scales that enough impressions were shown for; return whether there was one."""
+        due = [state for state in self.states.values() if state.scale_due and not holds(state)]
+        scales = [(state, estimate_scale(state, state.scale_due)) for state in due]
+        if not scales:
+            return False
+        with self.log.transaction() as transaction:
+            self._lead.check(transaction)
+            for state, scale in scales:
+                if not any(_is_after(transaction.newest(state.model, kind), self.position) for kind in SETTING_SCALES):
+                    transaction.append(state.model, scale)
+        return True
 
     def _write_batches(self, holds: Callable[[State], bool] = lambda state: False) -> bool:
         free = [state for state in self.states.values() if not holds(state)]
@@ -219,6 +240,17 @@ class Learner:
             kept.add(pinned.entry.version)
         for each in set(stored) - kept:
             transaction.remove(snapshots.version_name(state.model, each))
+
+
+def estimate_scale(state: State, n: int) -> Scaled:
+    """Return the scale of what the first n impressions have shown."""
+    columns = []
+    for shown in state.recall.shown(state.shown_first[:n]):
+        features, prior, _ = unpacked(shown.packed, None)
+        says_nothing = np.ptp(prior) == 0  # as where there is none
+        columns.append(np.column_stack([features, np.full(len(prior), np.nan) if says_nothing else prior]))
+    scale = Scale.of(np.concatenate(columns))
+    return Scaled(n, scale.location.tolist(), scale.spread.tolist(), n >= MOST_TO_SCALE)
 
 
 def _check(state: State, record: Record) -> None:

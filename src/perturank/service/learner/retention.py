@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from perturank.errors import BadInput
+from perturank.parts.standardised import Standardised
 from perturank.service.learner import checkpoint, replay
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
@@ -31,6 +34,7 @@ from perturank.service.log.records import (
     Impression,
     Record,
     RolledBack,
+    Scaled,
     Snapshot,
 )
 from perturank.service.log.refusals import NotKnown
@@ -337,6 +341,10 @@ class Housekeeper:
 
     def _rotate(self, state: State, retention: Retention) -> Compacted | None:
         """Promote the next base if it is old enough, store the present state in its place, and return the base."""
+        if state.is_scale_open:  # the first impressions are needed, unless they are too old already
+            if retention.lets_go(state.when - state.shown_since, state.learned):
+                self._end_scaling(state)
+            return None
         model, name, base = state.model, snapshots.next_name(state.model), None
         content = self._log.stored(name) if model not in self._next else None
         with contextlib.suppress(BadInput):  # what is damaged is replaced below
@@ -359,6 +367,15 @@ class Housekeeper:
             transaction.store(name, content)
         self._next[model] = Next.of(state)
         return base
+
+    def _end_scaling(self, state: State) -> None:
+        """Let the scale stay as it is: to estimate it again would need impressions that a base lets go."""
+        ranker = state.ranker
+        assert isinstance(ranker, Standardised)
+        scale = np.asarray(ranker.location).tolist(), np.asarray(ranker.spread).tolist()
+        with self._log.transaction() as transaction:
+            self._guard(transaction)
+            transaction.append(state.model, Scaled(state.scaled, *scale, is_last=True))
 
     def _delete(self, state: State) -> bool:
         """Delete for the newest base that was read until this look's time is over; return whether there is more."""

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from perturank.core import Ranker
+from perturank.parts.standardised import Scale, Standardised
 from perturank.service.learner import update
 from perturank.service.log.ids import source_seal
 from perturank.service.log.records import (
@@ -27,6 +29,7 @@ from perturank.service.log.records import (
     Impression,
     Record,
     RolledBack,
+    Scaled,
     Snapshot,
 )
 from perturank.service.log.refusals import Missing
@@ -34,6 +37,7 @@ from perturank.service.log.spec import CAP_AMONG, Spec
 from perturank.wire.specification import Mode
 
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
+MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them it is final
 
 
 class OpenImpression(msgspec.Struct, array_like=True, gc=False):
@@ -155,6 +159,13 @@ class State:
     kept: dict[int, Ranker] = field(default_factory=dict)  # versions that are gone back to later
     tracker: Tracker = field(init=False)
     queue: deque[Completed] = field(default_factory=deque)
+    scaled: int = 0  # impressions from which the scale was estimated
+    is_scale_final: bool = False
+    shown_since: int = 0  # when the first of these were shown
+    shown_first: list[int] = field(
+        default_factory=list
+    )  # positions of the first impressions, while the scale may change
+    taught: list[Completed] = field(default_factory=list)  # all that was learned, while the scale may change
 
     def __post_init__(self) -> None:
         """Wait for nothing yet; know which versions are gone back to, so that none is rebuilt that goes by."""
@@ -178,9 +189,13 @@ class State:
             case RolledBack() | Imported() if self.instead is not None:
                 return  # another ranker has no such versions, and cannot be brought from there
             case RolledBack(version=version):
+                self._keep_scale()
                 self._go_back(version)
             case Imported(blob=blob):
+                self._keep_scale()
                 self._turn(self.recall.blob(blob))
+            case Scaled() as scaled:
+                self._rescale(scaled)
             case Compacted(at=at):
                 self.based, self.compacted = at, record.position
             case Snapshot() as snapshot:
@@ -192,8 +207,12 @@ class State:
                 return
             case Erased(source=source):
                 self.erased = record.position
+                self._keep_scale()
                 self._forget(source)
-            case _:
+            case entry:
+                if isinstance(entry, Impression) and self.is_scale_open and len(self.shown_first) < MOST_TO_SCALE:
+                    self.shown_since = self.shown_since or record.at
+                    self.shown_first.append(record.position)
                 self.queue.extend(each for each in self.tracker.take(record) if each.at > self.batched)
 
     def _forget(self, source: bytes) -> None:
@@ -217,6 +236,7 @@ class State:
         self.generation, self.learned, self.unpublished = position, 0, False
         self.tracker, self.queue = Tracker(self._seal), deque()
         self.sources.clear()
+        self.scaled, self.is_scale_final, self.shown_since, self.shown_first, self.taught = 0, False, 0, [], []
 
     def _instead_of(self, spec: Spec) -> Spec:
         if self.instead is None:
@@ -244,19 +264,53 @@ class State:
         self.batched = batch.through
         if self.spec is None or self.ranker is None or not chosen:
             return
+        self.ranker = self._teach(self.ranker, chosen, self.learned)
+        self.learned += len(chosen)
+        if self.is_scale_open:
+            self.taught.extend(chosen)
+        self.sources.extend(each.source for each in chosen)
+        self.unpublished = True
+
+    def _teach(self, ranker: Ranker, chosen: Sequence[Completed], learned: int) -> Ranker:
+        """Return the ranker that has learned from these impressions; `learned` says how many came before."""
+        assert self.spec is not None
         for start in range(0, len(chosen), READ_AT_ONCE):
-            some = chosen[start : start + READ_AT_ONCE]
-            self.ranker = update.learn_from(
-                self.ranker,
-                self._clicked(some),
+            ranker = update.learn_from(
+                ranker,
+                self._clicked(chosen[start : start + READ_AT_ONCE]),
                 seed=self.spec.seed,
-                learned=self.learned,
+                learned=learned + start,
                 places=self.spec.places,
                 own=self.instead is None,
             )
-            self.learned += len(some)
-        self.sources.extend(each.source for each in chosen)
-        self.unpublished = True
+        return ranker
+
+    @property
+    def is_scale_open(self) -> bool:
+        """Whether the scale is still estimated; it needs every impression since learning began."""
+        return isinstance(self.ranker, Standardised) and not self.is_scale_final
+
+    @property
+    def scale_due(self) -> int:
+        """From how many impressions the scale should be estimated now, a power of two; 0: it stays as it is."""
+        n = len(self.shown_first)
+        most = 1 << (n.bit_length() - 1) if n else 0
+        return most if self.is_scale_open and most > self.scaled else 0
+
+    def _rescale(self, scaled: Scaled) -> None:
+        """Learn everything again at this scale."""
+        if self.spec is None or not self.is_scale_open:
+            return
+        start = self.spec.start()
+        assert isinstance(start, Standardised)
+        scale = Scale(np.array(scaled.location, np.float32), np.array(scaled.spread, np.float32))
+        self.ranker = self._teach(start.with_scale(scale), self.taught, 0)
+        self.scaled, self.unpublished = scaled.n, bool(self.taught)
+        if scaled.is_last:
+            self._keep_scale()
+
+    def _keep_scale(self) -> None:
+        self.is_scale_final, self.shown_first, self.taught = True, [], []
 
     def _taken(self, batch: Batch) -> list[Completed]:
         """Take what the batch is about from the queue."""

@@ -116,6 +116,18 @@ class Erased(msgspec.Struct, frozen=True, array_like=True, tag=12):
     source: bytes  # its seal: the log's secret tells that it was this one, and nothing tells who it was
 
 
+class Scaled(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """Location and spread of the features and the prior, estimated from a generation's first n impressions.
+
+    What was learned until here is learned again at this scale, from the beginning.
+    """
+
+    n: int
+    location: list[float]
+    spread: list[float]
+    is_last: bool  # the scale stays as it is from here on
+
+
 Entry = (
     Changed
     | Deleted
@@ -129,6 +141,7 @@ Entry = (
     | Imported
     | Compacted
     | Erased
+    | Scaled
 )
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above

@@ -9,15 +9,17 @@ from functools import lru_cache
 import equinox as eqx
 import jax
 import msgspec
+import numpy as np
 
 from perturank.catalogue import published
 from perturank.core import START, Ranker, streams
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 from perturank.parts.history_ranker import MemorySettings
+from perturank.parts.standardised import Scale, standardised
 from perturank.service.log.refusals import Refused
 from perturank.wire import specification
-from perturank.wire.specification import DEFAULT_RANKER, Exploration, Feature, Fields, SpecRequest
+from perturank.wire.specification import DEFAULT_RANKER, Exploration, Feature, Fields, Scaling, SpecRequest
 
 # P²HeadRank's matrices grow with the square of the number of features: at 2,000 a version has 38 MB, so that documents
 # of more than WIDE features get networks without such matrices by default.
@@ -29,7 +31,14 @@ MOST_BYTES = 1_000_000_000
 MEMORY = 14_000
 MEMORY_BYTES = 60_000_000
 CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
-DECIDES_LEARNING = ("n_features", "ranker", "places", "seed")  # and settings and features: see learns_like
+DECIDES_LEARNING = (
+    "n_features",
+    "ranker",
+    "places",
+    "seed",
+    "scaling",
+    "prior_strength",
+)  # and settings and features: see learns_like
 
 
 class Spec(specification.Spec, frozen=True):
@@ -45,7 +54,25 @@ class Spec(specification.Spec, frozen=True):
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time."""
-        return _start(self.ranker, self.chosen_settings(), self.n_features, self.seed)
+        inside = _start(self.ranker, self.chosen_settings(), self.n_features + self.is_standardised, self.seed)
+        if not self.is_standardised:
+            return inside
+        features = self.features or (Feature(""),) * self.n_features
+        fixed = [feature.has_own_scale or self.scaling == "query" for feature in features]
+        spreads = [(feature.scale or 1.0) if is_set else 0.0 for feature, is_set in zip(features, fixed, strict=True)]
+        return standardised(
+            inside,
+            Scale(np.array([*(feature.shift or 0.0 for feature in features), 0.0]), np.array([*spreads, 0.0])),
+            fixed=[*fixed, False],
+            missing=[*(feature.missing or 0.0 for feature in features), 0.0],
+            strength=self.prior_strength,
+            names=None if self.features is None else [feature.name for feature in features],
+        )
+
+    @property
+    def is_standardised(self) -> bool:
+        """Whether the ranker stands behind a scale, which sees the prior as one more feature."""
+        return self.scaling != "none"
 
     @classmethod
     def other(cls, ranker: str, changes: Mapping[str, str], seed: int) -> Spec:
@@ -61,7 +88,11 @@ class Spec(specification.Spec, frozen=True):
     def learns_like(self, other: Spec) -> bool:
         """Return whether what the other has learned can be kept."""
         same = all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
-        return same and self.chosen_settings() == other.chosen_settings() and _read_alike(self.features, other.features)
+        return (
+            same
+            and self.chosen_settings() == other.chosen_settings()
+            and _read_alike(self.features, other.features, self.scaling)
+        )
 
 
 def checked_spec(request: SpecRequest, held: Spec | None = None) -> Spec:
@@ -83,11 +114,15 @@ def checked_spec(request: SpecRequest, held: Spec | None = None) -> Spec:
         chosen = chosen.changed(**request.settings)
     except BadInput as error:
         raise Refused(str(error), "see `perturank rankers` for what there is") from None
-    _check_size(ranker, chosen, request.n_features)
+    _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
+    scaling = request.scaling or ("auto" if held is None else held.scaling)
     if request.features is not None:
         _check_features(request.features, request.n_features)
+    own = next((each.name for each in request.features or () if each.has_own_scale), None)
+    if scaling == "query" and own is not None:
+        raise Refused(f"feature {own!r} has a scale of its own", "scaling: query scales every feature within each list")
     fields = {name: getattr(request, name) for name in Fields.__struct_fields__}
-    return Spec(**fields | {"ranker": ranker, "settings": chosen.as_dict()})
+    return Spec(**fields | {"ranker": ranker, "settings": chosen.as_dict(), "scaling": scaling})
 
 
 def _default_ranker(n_features: int) -> str:
@@ -108,11 +143,16 @@ def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranke
     return published(ranker).make(n_features, streams(seed)[START], settings)
 
 
-def _read_alike(mine: tuple[Feature, ...] | None, other: tuple[Feature, ...] | None) -> bool:
+def _read_alike(mine: tuple[Feature, ...] | None, other: tuple[Feature, ...] | None, scaling: Scaling) -> bool:
     """Return whether documents that both accept reach the ranker as the same numbers."""
+
+    def own_scale(feature: Feature) -> tuple[float, float] | None:
+        is_set = feature.has_own_scale or scaling != "auto"
+        return (feature.shift or 0.0, feature.scale or 1.0) if is_set else None
+
     if mine is None or other is None:
-        return all((feature.shift, feature.scale) == (0, 1) for feature in mine or other or ())
-    return [(f.name, f.shift, f.scale) for f in mine] == [(f.name, f.shift, f.scale) for f in other] and all(
+        return all(own_scale(feature) in (None, (0.0, 1.0)) for feature in mine or other or ())
+    return [(f.name, own_scale(f)) for f in mine] == [(f.name, own_scale(f)) for f in other] and all(
         a.missing == b.missing or None in (a.missing, b.missing) for a, b in zip(mine, other, strict=True)
     )
 
@@ -139,7 +179,7 @@ def _check_features(features: tuple[Feature, ...], n_features: int) -> None:
     if twice is not None:
         raise Refused(f"two features are named {twice!r}", "give each its own name")
     for feature in features:
-        if not all(math.isfinite(v) for v in (feature.shift, feature.scale, feature.missing or 0.0)):
+        if not all(math.isfinite(v or 0.0) for v in (feature.shift, feature.scale, feature.missing)):
             raise Refused(f"shift, scale or missing of feature {feature.name!r} is not finite", "send finite numbers")
     zero = next((feature.name for feature in features if feature.scale == 0), None)
     if zero is not None:

@@ -55,7 +55,7 @@ def explained(
     Order None: the best estimate's. Rankers without certain orders have scores alone; others have the graph of their
     certain orders too.
     """
-    query = Query.of(features, prior=prior)
+    query = Query.of(features, prior=prior, may_miss=True)
     n = len(ids)
     score = np.asarray(ranker.score(query))[:n]
     best = np.argsort(-score, kind="stable")
