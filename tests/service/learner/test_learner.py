@@ -33,9 +33,8 @@ from perturank.service.learner.replay import matches_stored, rebuild, rebuild_ve
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import State
 from perturank.service.log import Log, changes, snapshots
-from perturank.service.log.feedback import give_feedback
-from perturank.service.log.ids import source_seal
-from perturank.service.log.records import Batch, Changed, Closed, Deleted, Imported, RolledBack
+from perturank.service.log.feedback import record_feedback
+from perturank.service.log.records import Batch, Changed, Closed, Deleted, Imported, RolledBack, source_seal
 from perturank.service.log.refusals import NotReady
 from perturank.service.settings import Retention
 
@@ -108,7 +107,7 @@ def test_a_changed_ranker_starts_anew_and_old_impressions_are_not_learned(log: L
     waiting = served(log, spec(), 9)
     append(log, Changed(0, spec(settings={"learning_rate": 0.5})))
     with log.transaction() as transaction:
-        assert give_feedback(transaction, "m", waiting, [], True) == "recorded"
+        assert record_feedback(transaction, "m", waiting, [], True) == "recorded"
     assert learner.step() == 0
     assert bits(learner) == snapshots.digest(spec(settings={"learning_rate": 0.5}).start(), whole=True)
     lived(log, spec(), 1, 11, generation=learner.states["m"].generation)

@@ -24,8 +24,7 @@ from perturank.service.learner.replay import rebuild, recall_from
 from perturank.service.learner.verify import faults
 from perturank.service.log import snapshots
 from perturank.service.log.group_commit import Committer
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Snapshot
+from perturank.service.log.records import Snapshot, new_id
 from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
 from perturank.service.log.sqlite import WAL_BYTES, SqliteLog

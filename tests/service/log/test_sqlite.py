@@ -139,7 +139,7 @@ def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         lambda log: log.all_of("m", Pinned),
         lambda log: log.stored("x"),
         lambda log: log.names(""),
-        lambda log: log.sums((60,)),
+        lambda log: log.counters((60,)),
         SqliteLog.give_back,
     ],
 )

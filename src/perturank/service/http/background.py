@@ -16,11 +16,11 @@ from starlette.responses import Response
 
 from perturank.core import Array, CertainOrders, Query
 from perturank.service.http.decoding import respond
-from perturank.service.log import Transaction, changes
-from perturank.service.serving.models import Program, program
-from perturank.service.serving.overview import Overview, Recent
+from perturank.service.log import Transaction
+from perturank.service.log.counters import SAMPLED, UNCERTAIN
+from perturank.service.serving.models import ProgramKey, program_key
+from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
-from perturank.service.telemetry.counters import SAMPLED, UNCERTAIN
 from perturank.service.telemetry.logger import logger
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Alive, Readiness
@@ -67,7 +67,7 @@ async def _refresh(service: Service, health: Health) -> None:
     while True:
         with health.watching("the log cannot be read"):
             await anyio.to_thread.run_sync(service.refresh, limiter=own)
-            in_step = any(held.spec.batch is not None for held in service.host.all())
+            in_step = any(loaded.spec.batch is not None for loaded in service.models.all())
             pause = SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS
         if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
             closed = time.monotonic()
@@ -81,7 +81,7 @@ async def _sample(service: Service, health: Health, sampler: Sampler) -> None:
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
         with health.watching(SAMPLING):
-            if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
+            if not service.settings.compile_first or next(iter(service.models.uncompiled()), None) is None:
                 await anyio.to_thread.run_sync(sampler.look)
 
 
@@ -89,11 +89,11 @@ async def _compile(service: Service, health: Health) -> None:
     """Compile every length of list of every model, one at a time; a failed one is retried after all others."""
     if not service.settings.compile_first:
         return
-    failed, own = set[Program](), anyio.CapacityLimiter(1)
+    failed, own = set[ProgramKey](), anyio.CapacityLimiter(1)
     while True:
         todo, is_found = None, False
         with health.watching("what is to be compiled cannot be found"):
-            todo = next((each for each in service.host.uncompiled() if program(*each) not in failed), None)
+            todo = next((each for each in service.models.uncompiled() if program_key(*each) not in failed), None)
             is_found = True
         if todo is None:
             if is_found and not failed:
@@ -103,10 +103,10 @@ async def _compile(service: Service, health: Health) -> None:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             continue
         try:
-            await anyio.to_thread.run_sync(service.host.compile, *todo, limiter=own)
+            await anyio.to_thread.run_sync(service.models.compile, *todo, limiter=own)
         except Exception as error:  # whatever it is, other models must not wait for this one
             health.fails(COMPILING, error)
-            failed.add(program(*todo))
+            failed.add(program_key(*todo))
 
 
 @eqx.filter_jit
@@ -115,33 +115,33 @@ def _uncertain(ranker: CertainOrders, query: Query) -> Array:
 
 
 class Sampler:
-    """Looks at each model's newest query and adds what it finds to the sums."""
+    """Looks at each model's newest query and adds what it finds to the counters."""
 
-    def __init__(self, service: Service, recent: Recent) -> None:
-        self._service, self._recent = service, recent
+    def __init__(self, service: Service) -> None:
+        self._service, self._recent = service, service.models.recent
         self._looked: dict[str, int] = {}
 
     def look(self) -> None:
         """Sample one query of every model that has had a new one since."""
-        for held in self._service.host.all():
-            newest = next((asked for asked in self._recent.of(held.name) if len(asked.ids) > 1), None)
-            if newest is None or newest.number == self._looked.get(held.name):
+        for loaded in self._service.models.all():
+            newest = next((asked for asked in self._recent.of(loaded.name) if len(asked.ids) > 1), None)
+            if newest is None or newest.number == self._looked.get(loaded.name):
                 continue
-            self._looked[held.name] = newest.number
-            if newest.features.shape[1] != held.spec.n_features or not isinstance(held.ranker, CertainOrders):
+            self._looked[loaded.name] = newest.number
+            if newest.features.shape[1] != loaded.spec.n_features or not isinstance(loaded.ranker, CertainOrders):
                 continue
             prior = None if newest.prior is None else newest.prior[:MOST_DOCUMENTS]
             try:
-                share = float(_uncertain(held.ranker, Query.of(newest.features[:MOST_DOCUMENTS], prior=prior)))
+                share = float(_uncertain(loaded.ranker, Query.of(newest.features[:MOST_DOCUMENTS], prior=prior)))
             except (RuntimeError, MemoryError) as error:  # of JAX: lists go on without this number
-                logger.warning("the pairs of a query of %r cannot be looked at: %s", held.name, error)
+                logger.warning("the pairs of a query of %r cannot be looked at: %s", loaded.name, error)
                 continue
-            self._add(held.name, share)
+            self._add(loaded.name, share)
 
     def _add(self, model: str, share: float) -> None:
         def write(transaction: Transaction) -> None:
-            changes.must_exist(transaction, model)
-            transaction.tally.add(model, {SAMPLED: 1, UNCERTAIN: share})
+            transaction.require_model(model)
+            transaction.counters.add(model, {SAMPLED: 1, UNCERTAIN: share})
 
         self._service.committer.submit(write)
 
@@ -193,8 +193,8 @@ class Health:
 
         A change of a model reaches all processes at once: were they unready then, nobody would serve any model.
         """
-        todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
-        damaged = any(held.fault is not None for held in self._service.host.all())
+        todo = sum(1 for _ in self._service.models.uncompiled()) if self._service.settings.compile_first else 0
+        damaged = any(loaded.fault is not None for loaded in self._service.models.all())
         is_failing = bool(self._failing.keys() - HARMLESS)
         status: Literal["ready", "compiling", "failing"] = "failing" if is_failing else "compiling" if todo else "ready"
         # Anybody may ask: what is wrong, but neither of which model nor why. The log lines and the alarms say that.

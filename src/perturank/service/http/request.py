@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from perturank.errors import BadInput
 from perturank.service.http.auth import Keyring, Scope, check_local
 from perturank.service.log.refusals import Refused
-from perturank.service.serving.models import Hosted
+from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.logger import logger, request_id
 from perturank.service.telemetry.prometheus import Metrics
@@ -107,8 +107,10 @@ def problem(status: int, kind: str, title: str, detail: str, request: str) -> Re
     return Response(content, status, PROBLEM_HEADERS.get(status), media_type=PROBLEM)
 
 
-async def hosted(service: Service, model: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
-    """Return the model; one that is not known is looked for in the log, or made as wanted if it is the default."""
-    if model in service.host:
-        return service.host.get(model)
-    return await anyio.to_thread.run_sync(service.model, model, wanted)
+async def find_model(
+    service: Service, name: str, wanted: Callable[[], SpecRequest | None] | None = None
+) -> LoadedModel:
+    """Return the model; one that is not loaded is looked for in the log, or created as wanted if it is the default."""
+    if name in service.models:
+        return service.models.get(name)
+    return await anyio.to_thread.run_sync(service.find_model, name, wanted)

@@ -230,7 +230,7 @@ ROUTES = (
         "GET",
         f"{ONE}/history",
         "watch.history",
-        "Sums of the last hours by the minute, or of the last month by the hour (`span=hours`)",
+        "PeriodCounters of the last hours by the minute, or of the last month by the hour (`span=hours`)",
         "admin",
         None,
         dict[str, Any],

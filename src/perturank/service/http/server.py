@@ -51,8 +51,8 @@ def serve(
         app = application(service, added(address))
         machine.look_for_garbage_seldom()
         with _learner(settings):
-            held = service.host.get(DEFAULT) if DEFAULT in service.host else None
-            say(welcome(address, settings, None if held is None else held.spec.n_features))
+            loaded = service.models.get(DEFAULT) if DEFAULT in service.models else None
+            say(welcome(address, settings, None if loaded is None else loaded.spec.n_features))
             with _quiet_end():
                 _Server(configured(app), service).run(sockets=[listening])
         service.close()

@@ -18,7 +18,8 @@ from perturank.service.learner.replay import recall_from
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import READ_AT_ONCE, Completed, State
 from perturank.service.log import Log, Transaction, snapshots
-from perturank.service.log.changes import current, last_version
+from perturank.service.log.changes import last_version
+from perturank.service.log.counters import LEARNED, UPDATE_SECONDS, UPDATES
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -34,7 +35,6 @@ from perturank.service.log.records import (
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.settings import Retention
-from perturank.service.telemetry.counters import LEARNED, UPDATE_SECONDS, UPDATES
 
 STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
 FAR_BEHIND = 100_000  # records after which an idle model's state is stored again, to bound what a restart reads
@@ -115,7 +115,7 @@ class Learner:
             with self.log.transaction() as transaction:
                 self._lead.check(transaction)
                 for model in idle:
-                    if current(transaction, model) is not None:  # it may be gone by now
+                    if transaction.find_model(model) is not None:  # it may be gone by now
                         self.progress.pass_over(transaction, model)
 
     @property
@@ -186,7 +186,7 @@ class Learner:
         content, at = checkpoint.pack(state, self.position), self.position
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
-            if current(transaction, state.model) is None:
+            if transaction.find_model(state.model) is None:
                 return  # deleted meanwhile, with all that was stored for it
             transaction.store(snapshots.state_name(state.model), content)
         self._stored[state.model], self._stored_at[state.model] = (state.generation, state.learned), at
@@ -279,12 +279,12 @@ class ProgressRecorder:
         n = state.learned_since(*self._learned.get(state.model, (0, 0)))
         self._learned[state.model] = state.generation, state.learned
         seconds = self._seconds * n / max(n_in_step, 1)
-        transaction.tally.add(state.model, {LEARNED: n, UPDATES: 1, UPDATE_SECONDS: seconds})
+        transaction.counters.add(state.model, {LEARNED: n, UPDATES: 1, UPDATE_SECONDS: seconds})
         rest = state.queue[0].at - 1 if state.queue else state.batched  # what one record completed may be two batches
         self._reach(transaction, state.model, min(state.batched, rest))
 
     def idle(self, states: Iterable[State]) -> list[str]:
-        """Return the models of which something was read that had nothing to learn in it; deleted ones have no sums."""
+        """Return the models whose new records held nothing to learn; deleted ones have no counters."""
         found = [state for state in states if self._waiting[state.model] and not state.queue and not state.unpublished]
         for state in found:
             if state.spec is None:
@@ -299,4 +299,4 @@ class ProgressRecorder:
         waiting = self._waiting[model]
         while waiting and waiting[0][0] <= through:
             waiting.popleft()
-        transaction.tally.reached[model] = (through, waiting[0][1] if waiting else self._at)
+        transaction.counters.learned[model] = (through, waiting[0][1] if waiting else self._at)

@@ -18,7 +18,6 @@ from perturank.service.learner import checkpoint, replay
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
 from perturank.service.log import Log, Transaction, changes, snapshots
-from perturank.service.log.ids import source_seal
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -32,6 +31,7 @@ from perturank.service.log.records import (
     Record,
     RolledBack,
     Snapshot,
+    source_seal,
 )
 from perturank.service.log.refusals import NotKnown
 from perturank.service.settings import Retention
@@ -354,7 +354,7 @@ class Housekeeper:
         content = checkpoint.pack(state)  # before others must wait
         with self._log.transaction() as transaction:
             self._guard(transaction)
-            if changes.current(transaction, model) is None:
+            if transaction.find_model(model) is None:
                 return base  # deleted meanwhile, with all that was stored for it
             transaction.store(name, content)
         self._next[model] = Next.of(state)

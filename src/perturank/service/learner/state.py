@@ -14,7 +14,6 @@ import msgspec
 
 from perturank.core import Ranker
 from perturank.service.learner import update
-from perturank.service.log.ids import source_seal
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -28,6 +27,7 @@ from perturank.service.log.records import (
     Record,
     RolledBack,
     Snapshot,
+    source_seal,
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.log.spec import CAP_AMONG, Spec

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from perturank.errors import BadInput
-from perturank.service.log.records import Entry, Record
+from perturank.service.log.counters import PendingCounters, PeriodCounters
+from perturank.service.log.records import CurrentModel, Entry, Record
 from perturank.service.log.sqlite import SQLITE, SqliteLog
-from perturank.service.log.sums import Sums, Tally
 from perturank.service.settings import without_password
 
 try:  # an extra of its own
@@ -27,8 +27,8 @@ class Transaction(Protocol):
     """What may be done while nobody else writes: all of it becomes durable, or none."""
 
     @property
-    def tally(self) -> Tally:
-        """What the transaction adds to the sums beside the log."""
+    def counters(self) -> PendingCounters:
+        """What the transaction adds to the counters beside the log."""
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
@@ -41,6 +41,12 @@ class Transaction(Protocol):
 
     def newest(self, model: str, kind: type) -> Record | None:
         """Return the last record of this kind; not of impressions and feedback."""
+
+    def find_model(self, model: str) -> CurrentModel | None:
+        """Return the model's spec and generation; None: there is no such model."""
+
+    def require_model(self, model: str) -> CurrentModel:
+        """Return the model's spec and generation; refuse a model that does not exist, or was deleted."""
 
     def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
         """Take out the records at these positions and all records of these impressions; return how many."""
@@ -102,8 +108,8 @@ class Log(Protocol):
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes that begin so."""
 
-    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[Sums]:
-        """Return the running sums of a model, or of all, over these spans, from a time (seconds) on; totals always."""
+    def counters(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[PeriodCounters]:
+        """Return the counters of periods of these lengths from a time (seconds) on, and totals; None: of all models."""
 
     def damage(self) -> list[str]:
         """Return what the database itself finds wrong with its files."""

@@ -17,36 +17,27 @@ from perturank.service.log.refusals import NotKnown, NotReady, Refused
 from perturank.service.log.spec import Spec
 
 
-def current(transaction: Transaction, model: str) -> tuple[Spec, int] | None:
-    """Return the model's spec and generation; None: there is no such model."""
-    changed, deleted = transaction.newest(model, Changed), transaction.newest(model, Deleted)
-    if changed is None or (deleted is not None and deleted.position > changed.position):
-        return None
-    assert isinstance(changed.entry, Changed)
-    return changed.entry.spec, changed.entry.generation or changed.position
-
-
 def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = False) -> bool:
     """Make or change a model; return whether its learning begins anew. The same again changes nothing."""
-    held = current(transaction, model)
-    if held is not None and (only_new or held[0].complete() == spec):
+    existing = transaction.find_model(model)
+    if existing is not None and (only_new or existing.spec.complete() == spec):
         return False
-    keeps = held is not None and spec.learns_like(held[0])
-    transaction.append(model, Changed(held[1] if held is not None and keeps else 0, spec))
-    return not keeps
+    generation = existing.generation if existing is not None and spec.learns_like(existing.spec) else 0
+    transaction.append(model, Changed(generation, spec))
+    return generation == 0
 
 
 def delete(transaction: Transaction, model: str) -> None:
     """Delete a model with all that was stored for it; its impressions stay in the log until that is compacted."""
-    must_exist(transaction, model)
+    transaction.require_model(model)
     transaction.append(model, Deleted())
-    transaction.tally.forgotten.add(model)
+    transaction.counters.deleted.add(model)
     transaction.remove_all(f"{model}/")
 
 
 def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> None:
     """Serve this version whatever is learned; None: the newest again. One that is stored now stays stored."""
-    _, generation = must_exist(transaction, model)
+    generation = transaction.require_model(model).generation
     if version is not None:
         is_stored = bool(log.names(snapshots.version_name(model, version)))
         if not is_stored or not _is_of(log, model, version, generation):
@@ -58,7 +49,7 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
 
 def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
     """Let learning go on from a version of this generation."""
-    _, generation = must_exist(transaction, model)
+    generation = transaction.require_model(model).generation
     if not _is_of(log, model, version, generation):
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
     base = transaction.newest(model, Compacted)
@@ -98,7 +89,7 @@ def brought(model: str, spec: Spec, content: bytes) -> Brought:
 
 def bring(transaction: Transaction, model: str, ranker: Brought) -> None:
     """Let learning go on from a ranker that was saved elsewhere."""
-    spec, _ = must_exist(transaction, model)
+    spec = transaction.require_model(model).spec
     if _kind(spec) != _kind(ranker.spec):
         raise NotReady(f"model {model!r} was changed while the file was read", "send it again if it still fits")
     transaction.store(ranker.blob, ranker.content)
@@ -153,14 +144,6 @@ def _check_arrays(ranker: Ranker, spec: Spec) -> None:
 def erase(transaction: Transaction, model: str, source: bytes) -> int:
     """Let everything of a source (sealed) up to here be taken out of the log; return the position of the wish."""
     return transaction.append(model, Erased(source))
-
-
-def must_exist(transaction: Transaction, model: str) -> tuple[Spec, int]:
-    """Return the model's spec and generation; one that is not there, or not any more, is refused."""
-    held = current(transaction, model)
-    if held is None:
-        raise NotKnown(f"there is no model {model!r}", f"make it: PUT /v1/models/{model}")
-    return held
 
 
 def last_version(transaction: Transaction, model: str) -> int:

@@ -21,7 +21,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
-from perturank.service.log.ids import SECRET_BYTES
+from perturank.service.log.records import SECRET_BYTES
 from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.log.sql import SqlLog
 from perturank.service.settings import without_password

@@ -1,21 +1,31 @@
-"""The log's records: each kind of entry, the arrays and the probability of an impression, and the export as JSON."""
+"""The log's records: each kind of entry, the ids, arrays and probability of an impression, and the export as JSON."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import math
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 
-from perturank.service.log.ids import sign_id
-from perturank.service.log.refusals import Refused
+from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
 from perturank.wire.specification import Mode
+
+LEVEL = 1  # of compression; more takes three times as long for a few percent
+CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
+ID_POSITION_BYTES, ID_RANDOM_BYTES, ID_SIGNATURE_BYTES = 5, 7, 8
+ID_BYTES = ID_POSITION_BYTES + ID_RANDOM_BYTES
+SOURCE_BYTES = 16
+SECRET_BYTES = 32
 
 Effect = Literal["counted", "early", "late"]
 
@@ -42,7 +52,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     packed: bytes  # features, prior and memo: see `packed` below
     source: str | None = None
     ours: list[str] | None = None  # what we would have shown, where the caller showed its own order
-    agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see telemetry/cost.py
+    agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
 
 
 class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -150,7 +160,50 @@ class Record:
     entry: Entry
 
 
-LEVEL = 1  # more takes three times as long for a few percent
+class CurrentModel(NamedTuple):
+    """A model as the newest records have it."""
+
+    spec: Spec
+    generation: int
+
+
+def new_id(position: int) -> bytes:
+    """Return a new id of an impression, made when the log ended at this position; 12 bytes."""
+    return position.to_bytes(ID_POSITION_BYTES, "big") + os.urandom(ID_RANDOM_BYTES)
+
+
+def made_at(name: bytes) -> int:
+    """Return the position at which the log ended when the id was made."""
+    return int.from_bytes(name[:ID_POSITION_BYTES], "big")
+
+
+def sign_id(name: bytes, model: str, secret: bytes) -> str:
+    """Return the id as clients see it: URL-safe and signed, which tells our ids from made-up ones; 27 characters."""
+    return base64.urlsafe_b64encode(name + _signature(name, model, secret)).rstrip(b"=").decode()
+
+
+def verify_id(text: str, model: str, secret: bytes) -> bytes:
+    """Return the id without its signature; refuse one that this log did not give for this model.
+
+    Feedback with a signed id that is not in the log came early.
+    """
+    try:
+        content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        content = b""
+    name, signature = content[:ID_BYTES], content[ID_BYTES:]
+    if not hmac.compare_digest(signature, _signature(name, model, secret)) or sign_id(name, model, secret) != text:
+        raise NotKnown(f"impression {text[:40]!r} was not given by this model", "send back what /rank answered")
+    return name
+
+
+def source_seal(source: str, secret: bytes) -> bytes:
+    """Return what stands for a client, user or session where its name must not; 16 bytes."""
+    return hashlib.blake2b(source.encode(), key=secret, digest_size=SOURCE_BYTES, person=b"source").digest()
+
+
+def _signature(name: bytes, model: str, secret: bytes) -> bytes:
+    return hashlib.blake2b(name + model.encode(), key=secret, digest_size=ID_SIGNATURE_BYTES).digest()
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -243,9 +296,6 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         features, prior, _ = unpacked(shown.packed, None)
         values |= {"features": features.tolist(), "prior": prior.tolist()}
     return values
-
-
-CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
 
 
 def log_probability(log_p: Sequence[float], free: Sequence[int]) -> float:

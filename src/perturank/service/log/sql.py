@@ -10,8 +10,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from perturank.service.log import sums
-from perturank.service.log.records import FREQUENT, KINDS, REGULAR, Entry, Record, decoded, encoded
+from perturank.service.log import counters
+from perturank.service.log.records import (
+    FREQUENT,
+    KINDS,
+    REGULAR,
+    Changed,
+    CurrentModel,
+    Deleted,
+    Entry,
+    Record,
+    decoded,
+    encoded,
+)
+from perturank.service.log.refusals import NotKnown
 
 PAGE = 500  # records read at once
 COLUMNS = "position, at, model, impression, body"
@@ -116,13 +128,13 @@ class SqlLog(ABC, Generic[C]):
             "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {FREQUENT}",
             "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {REGULAR}",
             "blobs": f"TABLE {self.prefix}blobs (name text PRIMARY KEY, content {blob} NOT NULL)",
-            "counters": f"TABLE {self.prefix}counters ({sums.COLUMNS}){self.by_key}",
+            "counters": f"TABLE {self.prefix}counters ({counters.COLUMNS}){self.by_key}",
         }
         for name, what in schema.items():
             if self.prefix + name not in made:
                 self.execute(connection, f"CREATE {what}")
         if f"{self.prefix}sums" in made:
-            sums.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
+            counters.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
 
     @contextmanager
     def borrow(self) -> Iterator[C]:
@@ -220,9 +232,11 @@ class SqlLog(ABC, Generic[C]):
         found = self.rows(f"SELECT name FROM {self.prefix}blobs WHERE {self.starts_with}", (prefix,))
         return sorted(name for (name,) in found)
 
-    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
-        """Return the running sums over these spans."""
-        return sums.read(self.rows, f"{self.prefix}counters", spans, since, model)
+    def counters(
+        self, spans: tuple[int, ...], since: int = 0, model: str | None = None
+    ) -> list[counters.PeriodCounters]:
+        """Return the counters of periods of these lengths."""
+        return counters.read(self.rows, f"{self.prefix}counters", spans, since, model)
 
 
 class SqlTransaction(Generic[C]):
@@ -232,7 +246,7 @@ class SqlTransaction(Generic[C]):
     """
 
     def __init__(self, log: SqlLog[C], connection: C) -> None:
-        self.tally = sums.Tally()
+        self.counters = counters.PendingCounters()
         self._log, self._connection = log, connection
         end: tuple[int, int] = self._execute(log.end_for_update).fetchone() or (0, 0)
         self.position = end[0]
@@ -277,6 +291,21 @@ class SqlTransaction(Generic[C]):
             self._newest[model, kind] = found[0] if found else None
         return self._newest[model, kind]
 
+    def find_model(self, model: str) -> CurrentModel | None:
+        """Return the model's spec and generation; None: there is no such model."""
+        changed, deleted = self.newest(model, Changed), self.newest(model, Deleted)
+        if changed is None or (deleted is not None and deleted.position > changed.position):
+            return None
+        assert isinstance(changed.entry, Changed)
+        return CurrentModel(changed.entry.spec, changed.entry.generation or changed.position)
+
+    def require_model(self, model: str) -> CurrentModel:
+        """Return the model's spec and generation; refuse a model that does not exist, or was deleted."""
+        found = self.find_model(model)
+        if found is None:
+            raise NotKnown(f"there is no model {model!r}", f"create it: PUT /v1/models/{model}")
+        return found
+
     def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
         """Take records out; return how many."""
         self._flush()
@@ -296,9 +325,9 @@ class SqlTransaction(Generic[C]):
             self._log.insert(self._connection, rows)
 
     def finish(self) -> None:
-        """Write what is left, and bring the sums up to date."""
+        """Write the remaining records and the counters."""
         self._flush()
-        self.tally.write(self._execute, f"{self._log.prefix}counters", self.at)
+        self.counters.write(self._execute, f"{self._log.prefix}counters", self.at)
         self._log.move_end(self._connection, self.position, self.at)
 
     def store(self, name: str, content: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from perturank.errors import BadInput
-from perturank.service.log.ids import SECRET_BYTES
+from perturank.service.log.records import SECRET_BYTES
 from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.log.sql import SqlLog
 

@@ -13,17 +13,25 @@ import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
-from perturank.service.log import Log, Transaction, changes, snapshots
-from perturank.service.log.feedback import Status, close_windows
+from perturank.service.log import Log, Transaction, changes, counters, snapshots
+from perturank.service.log.feedback import Status, close_windows, record_feedback
 from perturank.service.log.group_commit import Committer
-from perturank.service.log.ids import new_id, sign_id, source_seal, verify_id
-from perturank.service.log.records import Changed, Impression, Record, packed, probability
+from perturank.service.log.records import (
+    Changed,
+    Impression,
+    Record,
+    new_id,
+    packed,
+    probability,
+    sign_id,
+    source_seal,
+    verify_id,
+)
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec
 from perturank.service.serving import sampling
-from perturank.service.serving.models import Host, Hosted, VersionFiles
+from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
 from perturank.service.settings import ServeSettings
-from perturank.service.telemetry import counters
 from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
@@ -48,51 +56,51 @@ class Service:
     def __init__(self, log: Log, settings: ServeSettings) -> None:
         self.log, self.settings = log, settings
         self.committer = Committer(log)
-        self.host = Host(log, settings.documents)
+        self.models = LoadedModels(log, settings.documents)
         self.windows = Windows()
         self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
         self.reading, self._closed = threading.RLock(), False  # whoever holds the lock keeps others from refreshing
         self._files = VersionFiles(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
-        for held in self.host.all():  # what was shown before we started
-            self.windows.note(held.name, self._tail)
+        for loaded in self.models.all():  # what was shown before we started
+            self.windows.note(loaded.name, self._tail)
 
     def refresh(self) -> None:
         """Take in what others wrote."""
         with self.reading:
             if not self._closed:
-                self.host.refresh()
+                self.models.refresh()
                 self._tail = self.log.tail()
 
     def close_windows(self) -> None:
         """Write into the log which windows are over; what cannot be written for one model stops no other."""
         failures: list[Exception] = []
-        for held in self.host.all():
-            position = self.windows.due(held.name, held.spec.window)
+        for loaded in self.models.all():
+            position = self.windows.due(loaded.name, loaded.spec.window)
             if position is not None:
                 try:
-                    self.committer.submit(_closing(held.name, position)).result()
+                    self.committer.submit(_closing(loaded.name, position)).result()
                 except Exception as failure:
                     failures.append(failure)  # it is due again at the next look
                 else:
-                    self.windows.forget(held.name, position)
+                    self.windows.forget(loaded.name, position)
         if failures:
             raise failures[0]
 
-    def model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
+    def find_model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> LoadedModel:
         """Return a model; on loopback the first request makes the default one, if it can be answered by it."""
-        if name not in self.host:
+        if name not in self.models:
             self.refresh()  # another process may have made it a moment ago
-        if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.host:
+        if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.models:
             request = wanted()
             if request is not None:
                 self.put(DEFAULT, request, only_new=True)
-        return self.host.get(name)
+        return self.models.get(name)
 
     def rank(
         self,
-        held: Hosted,
+        loaded: LoadedModel,
         ids: Sequence[str],
         features: np.ndarray,
         prior: np.ndarray | None,
@@ -103,14 +111,14 @@ class Service:
         draw: int | None = None,
     ) -> Future[ServedList]:
         """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key."""
-        top = held.spec.places if top is None else top
-        drawn = sampling.listed(held.flat, held.spec, features, prior, top, draw=draw)
+        top = loaded.spec.places if top is None else top
+        drawn = sampling.sample_list(loaded.program, features, prior, top, draw=draw)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
         certain = drawn.certain if mode == "learn" else [True] * len(rows)
         log_propensity = drawn.log_propensity if mode == "learn" else 0.0
         entry = Impression(
-            held.generation,
-            held.version,
+            loaded.generation,
+            loaded.version,
             mode,
             [ids[row] for row in rows],
             log_propensity,
@@ -121,27 +129,27 @@ class Service:
         )
         name = new_id(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
-        impression = sign_id(name, held.name, self.log.secret)
+        impression = sign_id(name, loaded.name, self.log.secret)
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> ServedList:
-            changes.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
+            transaction.require_model(loaded.name)  # it may have been deleted since the list was drawn
             # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
-            transaction.tally.add(held.name, counters.list_amounts(entry, certain))
+            transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
-            position = transaction.append(held.name, written, name)
-            return ServedList(impression, entry.ids, certain, propensity, held.version, position)
+            position = transaction.append(loaded.name, written, name)
+            return ServedList(impression, entry.ids, certain, propensity, loaded.version, position)
 
-        return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
+        return self.committer.submit(write, then=lambda shown: self.windows.note(loaded.name, shown.position))
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
         """Return what the feedback did, once that is durable."""
         name = verify_id(impression, model, self.log.secret)
 
         def write(transaction: Transaction) -> Status:
-            changes.must_exist(transaction, model)
-            return counters.record_feedback(transaction, model, name, clicks, final)
+            transaction.require_model(model)
+            return record_feedback(transaction, model, name, clicks, final)
 
         return self.committer.submit(write, name)
 
@@ -168,11 +176,11 @@ class Service:
         `in_use` are numbers of documents whose lists should not wait for what the change must compile.
         """
         self.refresh()  # another process may have made or changed it a moment ago
-        checked = checked_spec(request, self.host.get(model).spec if model in self.host else None)
+        checked = checked_spec(request, self.models.get(model).spec if model in self.models else None)
         start = checked.start()  # before it is in the log: what cannot be made must not get there
         if checked.is_limited and not isinstance(start, KeepsLimits):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
-        self.host.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
+        self.models.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
             lambda transaction: changes.put(transaction, model, checked, only_new=only_new)
         ).result()
@@ -196,12 +204,12 @@ class Service:
     def bring(self, model: str, content: bytes) -> None:
         """Let learning go on from a ranker that was saved elsewhere."""
         self.refresh()  # another process may have changed the model a moment ago
-        ranker = changes.brought(model, self.host.get(model).spec, content)
+        ranker = changes.brought(model, self.models.get(model).spec, content)
         self.committer.submit(lambda transaction: changes.bring(transaction, model, ranker)).result()
 
     def erase(self, model: str, source: str) -> int:
         """Let everything of a source be taken out of the log; return the position of the wish."""
-        self.host.get(model)
+        self.models.get(model)
         seal = source_seal(source, self.log.secret)
         wish = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
         self.refresh()
@@ -209,10 +217,10 @@ class Service:
 
     def file(self, model: str, *, history: bool = True) -> bytes:
         """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""
-        held = self.host.get(model)
-        if history and held.version and snapshots.has_history(held.ranker):
-            return self._files.make(model, held.version)
-        return snapshots.file_bytes(held.ranker, model, held.version, history=history)
+        loaded = self.models.get(model)
+        if history and loaded.version and snapshots.has_history(loaded.ranker):
+            return self._files.make(model, loaded.version)
+        return snapshots.file_bytes(loaded.ranker, model, loaded.version, history=history)
 
     def close(self) -> None:
         """Finish what is under way; nobody reads the log any more, so that it can be closed."""
