@@ -114,7 +114,7 @@ def append(log: Log, *entries: Entry) -> None:
 
 def versions(log: Log) -> list[int]:
     """Return the numbers of all versions."""
-    return [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
+    return [record.entry.version for record in log.control_records() if isinstance(record.entry, Snapshot)]
 
 
 def n_impressions(log: Log) -> int:

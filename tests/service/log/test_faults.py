@@ -132,7 +132,7 @@ def test_a_wal_file_torn_at_any_byte_opens_at_the_last_whole_transaction(
         assert log.tail() == tail
         assert [each.impression for each in log.read()] == [each.impression for each in lived_log.read(0, tail)]
         assert list(faults(log)) == []
-        versions = [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
+        versions = [record.entry.version for record in log.control_records() if isinstance(record.entry, Snapshot)]
         assert snapshots.versions(log, "m") == versions  # none is ahead of the log
         state = load(log, "m", recall_from(log), snapshots.state_name("m"))
         assert state is None or state.at <= tail

@@ -131,7 +131,7 @@ def test_one_learner_leads_and_another_takes_over_when_its_connection_ends(datab
     with pytest.raises(Superseded):  # its connection for writing still works: the epoch keeps it out
         old.step()
     assert new.step() == 2
-    versions = [record.entry for record in other.rare() if isinstance(record.entry, Snapshot)]
+    versions = [record.entry for record in other.control_records() if isinstance(record.entry, Snapshot)]
     assert [(each.version, each.epoch) for each in versions] == [(1, 2)]
     assert rebuild(other, "m").differs is None
     one.close()

@@ -16,7 +16,7 @@ def publish(log: Log, *numbers: int, generation: int = 1) -> None:
         for number in numbers:
             transaction.append("m", Batch(0, 0, []))
             transaction.append("n", Snapshot(2, number, 0, b"", b"", 1))
-            entry = Snapshot(generation, number, number, b"", snapshots.sum_of(CONTENT), 1)
+            entry = Snapshot(generation, number, number, b"", snapshots.checksum(CONTENT), 1)
             transaction.append("m", entry)
             transaction.store(snapshots.version_name("m", number), CONTENT)
 
@@ -42,7 +42,7 @@ def test_versions_are_listed_page_by_page_and_none_of_an_earlier_generation(eith
     publish(either, *range(4, 12), generation=5)
 
     def listed(n: int, before: int | None = None) -> list[int]:
-        return [each.snapshot.version for each in snapshots.listed(either, "m", 5, n, before)]
+        return [each.snapshot.version for each in snapshots.versions_before(either, "m", 5, n, before)]
 
     assert listed(3) == [11, 10, 9]
     assert listed(3, 9) == [8, 7, 6]

@@ -11,7 +11,7 @@ from perturank.wire.specification import Exploration
 
 
 def test_limits_are_compiled_anew_and_nothing_else_is(log: Log) -> None:
-    service = Service(log, ServeSettings(documents=16))
+    service = Service(log, ServeSettings(max_documents=16))
     try:
         plain, limited = request("random"), request("random", exploration=Exploration(share=0.5))
         for wanted, n_left in ((plain, 1), (limited, 1), (request("random", window=5.0), 0), (limited, 0)):
@@ -27,7 +27,7 @@ def test_limits_are_compiled_anew_and_nothing_else_is(log: Log) -> None:
 
 
 def test_limits_that_come_are_compiled_for_lists_in_use_before_they_are_served(log: Log) -> None:
-    service = Service(log, ServeSettings(documents=100))
+    service = Service(log, ServeSettings(max_documents=100))
     try:
         plain, limited = request("random"), request("random", exploration=Exploration(share=0.5))
         service.put("m", plain, in_use=[16])  # nothing to go on from

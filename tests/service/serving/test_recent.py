@@ -39,7 +39,7 @@ def test_all_processes_forget_the_queries_of_a_model_that_was_deleted_or_lost_a_
     log: Log, forgetting: str
 ) -> None:
     """One process is asked, the other reads of it in the log."""
-    asked, other = (Service(log, ServeSettings(documents=16)) for _ in range(2))
+    asked, other = (Service(log, ServeSettings(max_documents=16)) for _ in range(2))
     try:
         all_recent = [asked.models.recent, other.models.recent]
         for name in ("m", "n"):

@@ -69,7 +69,7 @@ def test_the_service_closes_windows_in_the_log(log: Log) -> None:
         service.close_windows()
         service.refresh()
         clock.now += 100
-    assert [record.entry for record in log.rare(after=position)] == [Closed(2)]  # nothing is closed twice
+    assert [record.entry for record in log.control_records(after=position)] == [Closed(2)]  # nothing is closed twice
     assert service.models.get("m").spec == spec(window=10.0)
     service.close()
 
@@ -146,4 +146,4 @@ def shown_at(log: Log, model: str) -> int:
 
 
 def closings(log: Log) -> list[tuple[str, Entry]]:
-    return [(record.model, record.entry) for record in log.rare() if isinstance(record.entry, Closed)]
+    return [(record.model, record.entry) for record in log.control_records() if isinstance(record.entry, Closed)]

@@ -46,7 +46,7 @@ class Parts:
         self.health = Health(overview, metrics)
         overview.failing = lambda: self.health.failing
         overview.pages = [each.path for each in added.pages]
-        keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
+        keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.requests_per_second)
         self.gate = Gate(keyring, metrics)
         self._by_name = {
             "lists": ListEndpoints(service, metrics),

@@ -47,14 +47,14 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         raise _too_large(most)
     parts, size = [], 0
     try:
-        async with asyncio.timeout(settings.patience):
+        async with asyncio.timeout(settings.body_timeout):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise _too_large(most)
                 parts.append(part)
     except TimeoutError:
-        raise TooSlow("the body did not come", f"send it within {settings.patience:g} seconds") from None
+        raise TooSlow("the body did not come", f"send it within {settings.body_timeout:g} seconds") from None
     return b"".join(parts)
 
 

@@ -20,7 +20,7 @@ from perturank.wire.requests import Erase, Pin
 from perturank.wire.specification import SpecRequest
 
 run = anyio.to_thread.run_sync
-LISTED = 100  # versions, unless told otherwise
+PAGE_SIZE = 100  # versions, by default
 
 
 class ModelEndpoints:
@@ -29,7 +29,7 @@ class ModelEndpoints:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def listed(self, request: Request) -> Response:
+    async def list_models(self, request: Request) -> Response:
         """Answer with all models."""
         return respond(request, answers.Models(models=[described(loaded) for loaded in self._service.models.all()]))
 
@@ -52,9 +52,9 @@ class ModelEndpoints:
     async def versions(self, request: Request) -> Response:
         """Answer with the model's versions, newest first: at most `limit`, and only those `before` a number."""
         loaded = await find_model(self._service, request.path_params["model"])
-        limit, before = _number(request, "limit", snapshots.LISTED), _number(request, "before", snapshots.NUMBERS)
-        n = limit or LISTED
-        found = await run(snapshots.listed, self._service.log, loaded.name, loaded.generation, n, before)
+        limit, before = _number(request, "limit", snapshots.PAGE_SIZES), _number(request, "before", snapshots.NUMBERS)
+        n = limit or PAGE_SIZE
+        found = await run(snapshots.versions_before, self._service.log, loaded.name, loaded.generation, n, before)
         stored = set(await run(snapshots.versions, self._service.log, loaded.name))
         about = [
             answers.Version(
@@ -95,10 +95,10 @@ class ModelEndpoints:
         content = await run(partial(self._service.file, loaded.name, history=history == "true"))
         return Response(content, media_type=FILE)
 
-    async def bring(self, request: Request) -> Response:
+    async def import_file(self, request: Request) -> Response:
         """Let learning go on from a file that `perturank.save` wrote."""
         content = await read_body(request, self._service.settings.file_bytes)
-        await run(self._service.bring, request.path_params["model"], content)
+        await run(self._service.import_file, request.path_params["model"], content)
         return respond(request, answers.Accepted(status="accepted"), 202)
 
     async def erase(self, request: Request) -> Response:

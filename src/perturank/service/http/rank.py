@@ -122,7 +122,7 @@ class ListEndpoints:
     def _to_explain(self, loaded: LoadedModel, asks: Explain) -> tuple[list[str], np.ndarray, np.ndarray | None]:
         """Return the documents of the request, or of the recent query that it names."""
         if asks.recent is None:
-            documents = of_documents(asks.documents, loaded.spec, self._service.settings.documents)
+            documents = of_documents(asks.documents, loaded.spec, self._service.settings.max_documents)
             return [each.id for each in asks.documents], *documents
         one = self._recent.get(loaded.name, asks.recent)
         check_width(one.features, loaded.spec)
@@ -154,7 +154,7 @@ class ListEndpoints:
         return loaded, *self._read(loaded.spec, given)
 
     def _read(self, spec: Spec, given: Rank | RawRank) -> Read:
-        most = self._service.settings.documents
+        most = self._service.settings.max_documents
         asks: Rank | RawRank
         if isinstance(given, RawRank):
             asks, ids = given, given.ids
@@ -198,8 +198,8 @@ class ListEndpoints:
         return Given(status)
 
     def _within(self, batch: list[Any]) -> list[Any]:
-        if len(batch) > self._service.settings.batch:
-            raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.batch}")
+        if len(batch) > self._service.settings.max_batch:
+            raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.max_batch}")
         return batch
 
 

@@ -144,6 +144,6 @@ def resume(log: Log, recall: Recall) -> dict[str, State]:
 def living(log: Log) -> list[str]:
     """Return the models that were made and not deleted."""
     models: dict[str, bool] = {}
-    for record in log.rare(kinds=(Changed, Deleted)):
+    for record in log.control_records(kinds=(Changed, Deleted)):
         models[record.model] = isinstance(record.entry, Changed)
     return [model for model, lives in models.items() if lives]

@@ -160,7 +160,7 @@ class Learner:
         assert state.ranker is not None
         digest = snapshots.digest(state.ranker)
         content = snapshots.version_bytes(state.ranker, model=state.model, learned=state.learned)
-        sum_of = snapshots.sum_of(content)  # all of it before others must wait
+        checksum = snapshots.checksum(content)  # before the transaction, for which others wait
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
@@ -168,7 +168,7 @@ class Learner:
             version = last_version(transaction, state.model) + 1
             self._thin_out(transaction, state, version)
             transaction.append(
-                state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self._lead.epoch)
+                state.model, Snapshot(state.generation, version, state.learned, digest, checksum, self._lead.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
             self.progress.publish(transaction, state, n)
@@ -295,8 +295,8 @@ class ProgressRecorder:
         """Note that everything read of a model is learned, or was nothing to learn."""
         self._reach(transaction, model, self._waiting[model][-1][0])
 
-    def _reach(self, transaction: Transaction, model: str, through: int) -> None:
+    def _reach(self, transaction: Transaction, model: str, position: int) -> None:
         waiting = self._waiting[model]
-        while waiting and waiting[0][0] <= through:
+        while waiting and waiting[0][0] <= position:
             waiting.popleft()
-        transaction.counters.learned[model] = (through, waiting[0][1] if waiting else self._at)
+        transaction.counters.learned[model] = (position, waiting[0][1] if waiting else self._at)

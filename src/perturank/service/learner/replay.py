@@ -123,7 +123,7 @@ def _follow(log: Log, model: str, at: int, kept: dict[int, Ranker]) -> State:
     state = checkpoint.nearest(log, model, recall_from(log), at)
     kept.update(state.kept)
     state.kept = kept
-    for record in log.read(after=state.at, through=at, model=model):
+    for record in log.read(after=state.at, up_to=at, model=model):
         state.take(record)
     return state
 
@@ -154,7 +154,7 @@ def _rebuild(
         )
     report = Report(state, state.at)
     _compare_base(log, report)
-    for record in log.read(after=state.at, through=at, model=model):
+    for record in log.read(after=state.at, up_to=at, model=model):
         if isinstance(record.entry, Snapshot):
             _compare(report, record.entry)
         state.take(record)

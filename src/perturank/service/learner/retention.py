@@ -46,7 +46,7 @@ Guard = Callable[[Transaction], None]  # stops a process that no longer leads
 
 def known(log: Log) -> list[str]:
     """Return the names of all models that the log has ever known."""
-    return list(dict.fromkeys(record.model for record in log.rare(kinds=(Changed,))))
+    return list(dict.fromkeys(record.model for record in log.control_records(kinds=(Changed,))))
 
 
 def n_removed(log: Log) -> int:
@@ -177,7 +177,7 @@ class Superfluous:
     secret: bytes
 
     @property
-    def through(self) -> int:
+    def end(self) -> int:
         """The position after which there are none."""
         return max([self.base.through, *self.erased.values()])
 
@@ -203,14 +203,14 @@ def _superfluous(log: Log, model: str, base: Compacted) -> Superfluous:
     return Superfluous(base, erased, closed, frozenset(snapshots.versions(log, model)), log.secret)
 
 
-def delete(log: Log, model: str, guard: Guard, through: int | None = None) -> Iterator[int]:
+def delete(log: Log, model: str, guard: Guard, up_to: int | None = None) -> Iterator[int]:
     """Delete what the newest base up to a position makes superfluous; yield after each page how many records went."""
-    found = next(iter(log.newest(model, Compacted, 1, through)), None)
+    found = next(iter(log.newest(model, Compacted, 1, up_to)), None)
     base = _entry(found)
     if found is None or base is None or found.position <= _deleted_for(log, model):
         return
     goes = _superfluous(log, model, base)
-    records = log.read(through=goes.through, model=model)
+    records = log.read(up_to=goes.end, model=model)
     while page := list(islice(records, AT_ONCE)):
         old = [record for record in page if record in goes]
         yield _cut(log, old, guard) if old else 0

@@ -176,7 +176,7 @@ class State:
             case Batch() as batch:
                 self._learn(batch)
             case RolledBack() | Imported() if self.instead is not None:
-                return  # another ranker has no such versions, and cannot be brought from there
+                return  # another ranker has no such versions, and cannot be imported
             case RolledBack(version=version):
                 self._go_back(version)
             case Imported(blob=blob):

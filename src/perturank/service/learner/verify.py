@@ -58,7 +58,7 @@ def _is_compacted(log: Log, record: Record, seen: Seen) -> bool:
 
 def _compacted(log: Log) -> int:
     """Return the position of the last record before which others may be missing."""
-    return max((record.position for record in log.rare(kinds=(Compacted,))), default=0)
+    return max((record.position for record in log.control_records(kinds=(Compacted,))), default=0)
 
 
 def _of_record(log: Log, record: Record, seen: Seen, told: dict[bytes, list[Record]]) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _of_record(log: Log, record: Record, seen: Seen, told: dict[bytes, list[Reco
                 yield f"version {snapshot.version} comes after {seen.versions[record.model]}"
             seen.versions[record.model] = snapshot.version
             content = log.stored(snapshots.version_name(record.model, snapshot.version))
-            if content is not None and snapshots.sum_of(content) != snapshot.sum:
+            if content is not None and snapshots.checksum(content) != snapshot.checksum:
                 yield f"the stored version {snapshot.version} is damaged"
 
 

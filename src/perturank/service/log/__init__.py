@@ -84,7 +84,7 @@ class Log(Protocol):
     def tail(self) -> int:
         """Return the last position; 0: empty."""
 
-    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
+    def read(self, after: int = 0, up_to: int | None = None, model: str | None = None) -> Iterator[Record]:
         """Yield the records behind a position, in order."""
 
     def at(self, positions: Sequence[int]) -> list[Record]:
@@ -93,13 +93,13 @@ class Log(Protocol):
     def about(self, impressions: Sequence[bytes]) -> list[Record]:
         """Return the records of these impressions, in order."""
 
-    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
-        """Return all records behind a position but impressions and feedback; `kinds`: of these alone."""
+    def control_records(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
+        """Return the records after a position that are no impressions and no feedback; `kinds`: only of these."""
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
         """Return a model's records of one kind behind a position; not of impressions and feedback."""
 
-    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
+    def newest(self, model: str, kind: type, n: int, up_to: int | None = None) -> list[Record]:
         """Return a model's last n records of one kind up to a position, newest first; not of the frequent kinds."""
 
     def stored(self, name: str) -> bytes | None:

@@ -65,16 +65,16 @@ def _is_of(log: Log, model: str, version: int, generation: int) -> bool:
     return published is not None and published.snapshot.generation == generation
 
 
-class Brought(NamedTuple):
-    """A ranker that was saved elsewhere, as it will be stored for a model of this spec."""
+class RankerFile(NamedTuple):
+    """A ranker that `perturank.save` wrote, as it will be stored for a model of this spec."""
 
     spec: Spec
     blob: str
     content: bytes
 
 
-def brought(model: str, spec: Spec, content: bytes) -> Brought:
-    """Return a file as it will be stored; it must be of the model's own kind. It takes long: nobody may wait for it."""
+def read_ranker_file(model: str, spec: Spec, content: bytes) -> RankerFile:
+    """Return a file as it will be stored; refuse one of another kind than the model. Too slow for a transaction."""
     arrays, header = storage.unpacked(content, "the file")
     theirs = _name(header.get("ranker"), spec), _settings(header.get("settings"), spec), header.get("n_features")
     if theirs != _kind(spec):
@@ -84,16 +84,16 @@ def brought(model: str, spec: Spec, content: bytes) -> Brought:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
     ranker = storage.filled(spec.start(), arrays, "the file")
     _check_arrays(ranker, spec)
-    return Brought(spec, f"{model}/imported/{snapshots.sum_of(content).hex()}", snapshots.state_bytes(ranker))
+    return RankerFile(spec, f"{model}/imported/{snapshots.checksum(content).hex()}", snapshots.state_bytes(ranker))
 
 
-def bring(transaction: Transaction, model: str, ranker: Brought) -> None:
-    """Let learning go on from a ranker that was saved elsewhere."""
+def import_ranker(transaction: Transaction, model: str, file: RankerFile) -> None:
+    """Let learning continue from the ranker of a file."""
     spec = transaction.require_model(model).spec
-    if _kind(spec) != _kind(ranker.spec):
+    if _kind(spec) != _kind(file.spec):
         raise NotReady(f"model {model!r} was changed while the file was read", "send it again if it still fits")
-    transaction.store(ranker.blob, ranker.content)
-    transaction.append(model, Imported(ranker.blob))
+    transaction.store(file.blob, file.content)
+    transaction.append(model, Imported(file.blob))
 
 
 def _kind(spec: Spec) -> tuple[str, Any, int]:

@@ -88,7 +88,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=7):
     version: int
     learned: int  # impressions so far
     digest: bytes  # of the arrays that serving needs
-    sum: bytes  # of the stored bytes, which serving reads
+    checksum: bytes  # of the stored bytes, which serving reads
     epoch: int  # of the learner that published it
 
 
@@ -105,7 +105,7 @@ class RolledBack(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Imported(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Learning goes on from a ranker that was brought from outside, stored as this blob."""
+    """Learning goes on from a ranker that was imported from a file, stored as this blob."""
 
     blob: str
 
@@ -142,8 +142,13 @@ Entry = (
 )
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above
-FREQUENT = (KINDS[Impression], KINDS[Feedback])
-REGULAR = (*FREQUENT, KINDS[Closed], KINDS[Batch], KINDS[Snapshot])  # as long as there is traffic; all others are few
+TRAFFIC_KINDS = (KINDS[Impression], KINDS[Feedback])  # written for requests; all others are control records
+ROUTINE_KINDS = (
+    *TRAFFIC_KINDS,
+    KINDS[Closed],
+    KINDS[Batch],
+    KINDS[Snapshot],
+)  # written as long as there is traffic; all others are few
 
 encoded = msgspec.msgpack.Encoder().encode
 decoded = msgspec.msgpack.Decoder(Entry).decode

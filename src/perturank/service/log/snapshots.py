@@ -17,7 +17,7 @@ from perturank.service.log.spec import Spec
 
 KEPT = 20  # newest versions, all of which stay stored
 SHARE = 8  # of older ones two neighbours are this share of their age apart, counted in versions
-LISTED = range(1, 1001)  # how many may be asked for at once
+PAGE_SIZES = range(1, 1001)  # how many versions a request may ask for
 NUMBERS = range(1, 2**53)  # of versions, as JSON can say them
 
 
@@ -88,15 +88,15 @@ def digest(ranker: Ranker, *, whole: bool = False) -> bytes:
     What the history holds decides the next fit, so a version whose history went wrong is followed by
     one that differs; summing all of it for every version would take longer and longer.
     """
-    summed = hashlib.blake2b(digest_size=16)
+    hashed = hashlib.blake2b(digest_size=16)
     for name, array in sorted((storage.arrays_of(ranker) if whole else served_arrays(ranker)).items()):
-        summed.update(f"{name} {array.dtype} {array.shape} ".encode())
-        summed.update(np.ascontiguousarray(array).data)
-    return summed.digest()
+        hashed.update(f"{name} {array.dtype} {array.shape} ".encode())
+        hashed.update(np.ascontiguousarray(array).data)
+    return hashed.digest()
 
 
-def sum_of(content: bytes) -> bytes:
-    """Return 16 bytes that differ when any of these do."""
+def checksum(content: bytes) -> bytes:
+    """Return a 16-byte checksum."""
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
@@ -129,9 +129,9 @@ class PublishedVersion(NamedTuple):
     snapshot: Snapshot
 
 
-def newest(log: Log, model: str, n: int, through: int | None = None) -> list[PublishedVersion]:
+def newest(log: Log, model: str, n: int, up_to: int | None = None) -> list[PublishedVersion]:
     """Return a model's last versions up to a position, the newest first."""
-    found = log.newest(model, Snapshot, n, through)
+    found = log.newest(model, Snapshot, n, up_to)
     return [PublishedVersion(each.position, each.at, each.entry) for each in found if isinstance(each.entry, Snapshot)]
 
 
@@ -142,8 +142,8 @@ def last(log: Log, model: str, holds: Callable[[PublishedVersion], bool]) -> Pub
         at = newest(log, model, 1, position)
         return bool(at) and not holds(at[0])
 
-    through = bisect_left(range(log.tail() + 1), True, key=is_past) - 1
-    return next(iter(newest(log, model, 1, through)), None)
+    up_to = bisect_left(range(log.tail() + 1), True, key=is_past) - 1
+    return next(iter(newest(log, model, 1, up_to)), None)
 
 
 def found(log: Log, model: str, version: int) -> PublishedVersion | None:
@@ -152,10 +152,10 @@ def found(log: Log, model: str, version: int) -> PublishedVersion | None:
     return at if at is not None and at.snapshot.version == version else None
 
 
-def listed(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[PublishedVersion]:
+def versions_before(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[PublishedVersion]:
     """Return the last n versions of a generation that come before this number, the newest first."""
-    through = None
+    up_to = None
     if before is not None:
         at = last(log, model, lambda each: each.snapshot.version < before)
-        through = 0 if at is None else at.position
-    return [each for each in newest(log, model, n, through) if each.snapshot.generation == generation]
+        up_to = 0 if at is None else at.position
+    return [each for each in newest(log, model, n, up_to) if each.snapshot.generation == generation]

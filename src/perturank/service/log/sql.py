@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from perturank.service.log import counters
 from perturank.service.log.records import (
-    FREQUENT,
     KINDS,
-    REGULAR,
+    ROUTINE_KINDS,
+    TRAFFIC_KINDS,
     Changed,
     CurrentModel,
     Deleted,
@@ -115,8 +115,11 @@ class SqlLog(ABC, Generic[C]):
     def move_end(self, connection: C, position: int, at: int) -> None:
         """Note the last record, where the database keeps it apart."""
 
-    def create_missing(self, connection: C, made: set[str]) -> None:
-        """Create the tables and indexes that are not made: earlier logs lack `counters`, some also `few_position`."""
+    def create_missing(self, connection: C, existing: set[str]) -> None:
+        """Create the tables and indexes that are missing: earlier logs lack `counters`, some also `few_position`.
+
+        The indexes `rare` and `rare_position` hold control records; existing logs have them under these names.
+        """
         log, blob = f"{self.prefix}log", self.bytes_type
         log_columns = f"""
             position {self.position_type} PRIMARY KEY, at bigint NOT NULL, kind smallint NOT NULL, model text NOT NULL,
@@ -124,16 +127,16 @@ class SqlLog(ABC, Generic[C]):
         schema = {
             "log": f"TABLE {log} ({log_columns})",
             "by_impression": f"INDEX {self.prefix}by_impression ON {log} (impression) WHERE impression IS NOT NULL",
-            "rare": f"INDEX {self.prefix}rare ON {log} (model, kind, position) WHERE kind NOT IN {FREQUENT}",
-            "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {FREQUENT}",
-            "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {REGULAR}",
+            "rare": f"INDEX {self.prefix}rare ON {log} (model, kind, position) WHERE kind NOT IN {TRAFFIC_KINDS}",
+            "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {TRAFFIC_KINDS}",
+            "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {ROUTINE_KINDS}",
             "blobs": f"TABLE {self.prefix}blobs (name text PRIMARY KEY, content {blob} NOT NULL)",
             "counters": f"TABLE {self.prefix}counters ({counters.COLUMNS}){self.by_key}",
         }
         for name, what in schema.items():
-            if self.prefix + name not in made:
+            if self.prefix + name not in existing:
                 self.execute(connection, f"CREATE {what}")
-        if f"{self.prefix}sums" in made:
+        if f"{self.prefix}sums" in existing:
             counters.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
 
     @contextmanager
@@ -184,9 +187,9 @@ class SqlLog(ABC, Generic[C]):
         found = self.rows(self.end)
         return int(found[0][0]) if found else 0
 
-    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
+    def read(self, after: int = 0, up_to: int | None = None, model: str | None = None) -> Iterator[Record]:
         """Yield the records behind a position, in order, page by page: a slow reader holds up no checkpoint."""
-        end = self.tail() if through is None else through
+        end = self.tail() if up_to is None else up_to
         where, values = ("", ()) if model is None else (" AND model = ?", (model,))
         query = f"SELECT {COLUMNS} FROM {self.prefix}log WHERE position > ? AND position <= ?{where}"
         while after < end:
@@ -204,11 +207,11 @@ class SqlLog(ABC, Generic[C]):
         """Return the records of these impressions, in order."""
         return _among(self, self.rows, "impression", impressions)
 
-    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
-        """Return all records behind a position but impressions and feedback."""
+    def control_records(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
+        """Return the records after a position that are no impressions and no feedback."""
         numbers = None if kinds is None else [KINDS[kind] for kind in kinds]
-        are_few = numbers is not None and not set(numbers) & set(REGULAR)
-        index, others = ("few_position", REGULAR) if are_few else ("rare_position", FREQUENT)
+        are_few = numbers is not None and not set(numbers) & set(ROUTINE_KINDS)
+        index, others = ("few_position", ROUTINE_KINDS) if are_few else ("rare_position", TRAFFIC_KINDS)
         asked = "" if numbers is None else f" AND kind IN ({', '.join(map(str, numbers))})"
         query = f"SELECT {COLUMNS} FROM {self.source(index)} WHERE position > ? AND kind NOT IN {others}{asked}"
         return [_record(row) for row in self.rows(f"{query} ORDER BY position", (after,))]
@@ -218,9 +221,9 @@ class SqlLog(ABC, Generic[C]):
         query = f"{_of_kind(self)} AND position > ? ORDER BY position"
         return [_record(row) for row in self.rows(query, (model, KINDS[kind], after))]
 
-    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
+    def newest(self, model: str, kind: type, n: int, up_to: int | None = None) -> list[Record]:
         """Return a model's last n records of one kind up to a position, newest first."""
-        return _newest(self, self.rows, model, kind, n, LAST_POSITION if through is None else through)
+        return _newest(self, self.rows, model, kind, n, LAST_POSITION if up_to is None else up_to)
 
     def stored(self, name: str) -> bytes | None:
         """Return the bytes kept under this name."""
@@ -266,7 +269,7 @@ class SqlTransaction(Generic[C]):
         new = Record(self.position, self.at, model, impression, entry)
         if impression is not None and impression in self._about:
             self._about[impression].append(new)
-        if kind not in FREQUENT:
+        if kind not in TRAFFIC_KINDS:
             self._newest[model, type(entry)] = new
         return self.position
 
@@ -367,10 +370,10 @@ def _among(log: SqlLog[C], execute: Execute, column: str, values: Sequence[Any])
 
 
 def _of_kind(log: SqlLog[C]) -> str:
-    """Return the query for a model's records of one rare kind; its first condition names the index to the database."""
-    return f"SELECT {COLUMNS} FROM {log.prefix}log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ?"
+    """Return the query for a model's control records of one kind; its first condition selects the index."""
+    return f"SELECT {COLUMNS} FROM {log.prefix}log WHERE kind NOT IN {TRAFFIC_KINDS} AND model = ? AND kind = ?"
 
 
-def _newest(log: SqlLog[C], execute: Execute, model: str, kind: type, n: int, through: int) -> list[Record]:
+def _newest(log: SqlLog[C], execute: Execute, model: str, kind: type, n: int, up_to: int) -> list[Record]:
     query = f"{_of_kind(log)} AND position <= ? ORDER BY position DESC LIMIT ?"
-    return [_record(row) for row in execute(query, (model, KINDS[kind], through, n))]
+    return [_record(row) for row in execute(query, (model, KINDS[kind], up_to, n))]

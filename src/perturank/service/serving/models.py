@@ -119,7 +119,7 @@ class LoadedModels:
         """Apply the new records of the log."""
         with self._lock:
             changed = self._load() if self._position == 0 else set()
-            for record in self._log.rare(self._position):
+            for record in self._log.control_records(self._position):
                 self._apply(record)
                 self._position = record.position
                 changed.add(record.model)
@@ -132,7 +132,7 @@ class LoadedModels:
     def _load(self) -> set[str]:
         """Apply the log as it stands; of the versions, which may be millions, only the newest. Return the models."""
         end = self._log.tail()
-        for record in self._log.rare(kinds=(Changed, Deleted, Pinned)):
+        for record in self._log.control_records(kinds=(Changed, Deleted, Pinned)):
             if record.position <= end:
                 self._apply(record)
         for name in self._models:
@@ -256,7 +256,7 @@ def _load_ranker(log: Log, loaded: LoadedModel, version: int) -> Ranker:
     content = log.stored(name)
     if content is None:
         raise BadInput(f"version {version} of {loaded.name!r} is not stored any more", "pin a newer one")
-    if snapshots.sum_of(content) != loaded.published[version].sum:
+    if snapshots.checksum(content) != loaded.published[version].checksum:
         raise BadInput(f"version {version} of {loaded.name!r} is damaged", "the one before it serves")
     return snapshots.ranker_of(content, name, loaded.spec)[0]
 

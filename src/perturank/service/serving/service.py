@@ -56,7 +56,7 @@ class Service:
     def __init__(self, log: Log, settings: ServeSettings) -> None:
         self.log, self.settings = log, settings
         self.committer = Committer(log)
-        self.models = LoadedModels(log, settings.documents)
+        self.models = LoadedModels(log, settings.max_documents)
         self.windows = Windows()
         self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
         self.reading, self._closed = threading.RLock(), False  # whoever holds the lock keeps others from refreshing
@@ -201,11 +201,11 @@ class Service:
         """Let learning go on from an earlier version."""
         self.committer.submit(lambda transaction: changes.roll_back(self.log, transaction, model, version)).result()
 
-    def bring(self, model: str, content: bytes) -> None:
-        """Let learning go on from a ranker that was saved elsewhere."""
+    def import_file(self, model: str, content: bytes) -> None:
+        """Let learning continue from a ranker that `perturank.save` wrote."""
         self.refresh()  # another process may have changed the model a moment ago
-        ranker = changes.brought(model, self.models.get(model).spec, content)
-        self.committer.submit(lambda transaction: changes.bring(transaction, model, ranker)).result()
+        file = changes.read_ranker_file(model, self.models.get(model).spec, content)
+        self.committer.submit(lambda transaction: changes.import_ranker(transaction, model, file)).result()
 
     def erase(self, model: str, source: str) -> int:
         """Let everything of a source be taken out of the log; return the position of the wish."""
