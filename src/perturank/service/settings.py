@@ -135,10 +135,10 @@ def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
 
 def _of_file(file: Path) -> dict[str, Any]:
     try:
-        held = tomllib.loads(file.read_text())
+        tables = tomllib.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise BadInput(f"{file} cannot be read as TOML ({error})", "write [serve] and name = value") from None
-    strangers = [name for name in held if name != "serve"]
+    strangers = [name for name in tables if name != "serve"]
     if strangers:
         raise unknown("table", strangers[0], ["serve"])
-    return dict(held.get("serve", {}))
+    return dict(tables.get("serve", {}))

@@ -162,7 +162,7 @@ def test_a_deleted_model_does_not_come_back_in_the_counters(lived: TestClient, s
         with pytest.raises(NotKnown):
             refused.result()
     service.models.recent.note("m", None, ["a", "b"], rows(2), None)
-    Sampler(service).look()
+    Sampler(service).sample()
     service.committer.submit(lambda transaction: None).result()
     learner.step()
     assert service.log.counters((TOTAL, MINUTE)) == []
@@ -203,8 +203,8 @@ def test_a_model_that_begins_anew_is_counted_from_its_first_list(log: Log) -> No
 def test_the_newest_query_is_asked_for_its_uncertain_pairs(lived: TestClient, service: Service) -> None:
     service.models.recent.note("m", None, [f"d{i}" for i in range(6)], rows(6), None)
     sampler = Sampler(service)
-    sampler.look()
-    sampler.look()  # nothing new: nothing is added
+    sampler.sample()
+    sampler.sample()  # nothing new: nothing is added
     service.committer.submit(lambda transaction: None).result()
     (total,) = (row.amounts for row in service.log.counters((TOTAL,)))
     assert total["sampled queries"] == 1

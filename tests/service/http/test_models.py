@@ -322,7 +322,7 @@ def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, servic
     for name in names:
         arrays = sound | {name: np.full_like(sound[name], value)}
         answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))
-        assert (answer.status_code, "holds what is no number" in answer.json()["title"]) == (422, True), name
+        assert (answer.status_code, "has values that are not finite" in answer.json()["title"]) == (422, True), name
     assert service.log.names("m/imported/") == []
 
 

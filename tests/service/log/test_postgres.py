@@ -194,7 +194,7 @@ def test_connections_give_up_soon_unless_the_address_says_otherwise(database: Da
     log = PostgresLog(f"{database.fresh()}&connect_timeout=9&target_session_attrs=any")
     with log.borrow() as connection:
         used = connection.info.get_parameters()
-    assert {name: used[name] for name in postgres.PATIENCE if name in used} == {
+    assert {name: used[name] for name in postgres.TIMEOUTS if name in used} == {
         "connect_timeout": "9",
         "keepalives_idle": "3",
         "keepalives_interval": "1",

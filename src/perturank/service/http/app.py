@@ -30,10 +30,10 @@ from perturank.service.telemetry.prometheus import Metrics
 
 
 class Added(NamedTuple):
-    """What another program adds to the service it starts: pages, endpoints behind the gate, a background task."""
+    """What another program adds to the service that it starts: pages, endpoints behind the gate, a background task."""
 
     pages: Sequence[Route] = ()
-    endpoints: Sequence[tuple[str, str, Endpoint]] = ()  # method, path, endpoint; an administrator's, where keys are
+    endpoints: Sequence[tuple[str, str, Endpoint]] = ()  # method, path, endpoint; with keys, they need the scope admin
     work: Callable[[], Awaitable[None]] | None = None
 
 

@@ -26,22 +26,22 @@ from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Alive, Readiness
 
 SECONDS_BETWEEN_LOOKS = 0.25
-SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
+SECONDS_IN_STEP = 0.01  # with batches of a fixed size, a client may wait for each version
 SECONDS_TO_A_CLOSING = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
 COMPILING = "a list cannot be compiled"
 ENDED = "a background task has ended"
-MOST_DOCUMENTS = 128  # pairs are many: of a longer query these come first
+MOST_DOCUMENTS = 128  # pairs grow with the square: of a longer query only the first are sampled
 DAMAGED = "a stored version is damaged or gone, and another one serves"
-SAMPLING = "queries cannot be looked at for certain orders"
-HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
+SAMPLING = "the certain orders of queries cannot be sampled"
+HARMLESS = frozenset((SAMPLING,))  # serving does not depend on it
 
 
 @asynccontextmanager
 async def background_tasks(
     service: Service, health: Health, sampler: Sampler, added: Callable[[], Awaitable[None]] | None
 ) -> AsyncIterator[None]:
-    """Run all tasks, and the one that another program has added, as long as the block runs."""
+    """Run all background tasks, and one that another program has added, while the block runs."""
     ours = (_refresh(service, health), _compile(service, health), _sample(service, health, sampler))
     more = [] if added is None else [added()]
     tasks = [asyncio.ensure_future(_supervise(health, each)) for each in (*ours, *more)]
@@ -82,7 +82,7 @@ async def _sample(service: Service, health: Health, sampler: Sampler) -> None:
         await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
         with health.watching(SAMPLING):
             if not service.settings.compile_first or next(iter(service.models.uncompiled()), None) is None:
-                await anyio.to_thread.run_sync(sampler.look)
+                await anyio.to_thread.run_sync(sampler.sample)
 
 
 async def _compile(service: Service, health: Health) -> None:
@@ -115,14 +115,14 @@ def _uncertain(ranker: CertainOrders, query: Query) -> Array:
 
 
 class Sampler:
-    """Looks at each model's newest query and adds what it finds to the counters."""
+    """Counts the uncertain pairs of each model's newest query."""
 
     def __init__(self, service: Service) -> None:
         self._service, self._recent = service, service.models.recent
         self._looked: dict[str, int] = {}
 
-    def look(self) -> None:
-        """Sample one query of every model that has had a new one since."""
+    def sample(self) -> None:
+        """Sample one query of every model that has a new one since the last call."""
         for loaded in self._service.models.all():
             newest = next((asked for asked in self._recent.of(loaded.name) if len(asked.ids) > 1), None)
             if newest is None or newest.number == self._looked.get(loaded.name):
@@ -133,8 +133,8 @@ class Sampler:
             prior = None if newest.prior is None else newest.prior[:MOST_DOCUMENTS]
             try:
                 share = float(_uncertain(loaded.ranker, Query.of(newest.features[:MOST_DOCUMENTS], prior=prior)))
-            except (RuntimeError, MemoryError) as error:  # of JAX: lists go on without this number
-                logger.warning("the pairs of a query of %r cannot be looked at: %s", loaded.name, error)
+            except (RuntimeError, MemoryError) as error:  # of JAX: serving does not depend on this number
+                logger.warning("the certain orders of a query of model %r cannot be sampled: %s", loaded.name, error)
                 continue
             self._add(loaded.name, share)
 
@@ -147,7 +147,7 @@ class Sampler:
 
 
 class Health:
-    """Alive, ready, measured."""
+    """Endpoints of liveness, readiness and metrics, and what fails in the background."""
 
     def __init__(self, overview: Overview, metrics: Metrics) -> None:
         self._service, self._overview, self._metrics = overview.service, overview, metrics
@@ -197,7 +197,7 @@ class Health:
         damaged = any(loaded.fault is not None for loaded in self._service.models.all())
         is_failing = bool(self._failing.keys() - HARMLESS)
         status: Literal["ready", "compiling", "failing"] = "failing" if is_failing else "compiling" if todo else "ready"
-        # Anybody may ask: what is wrong, but neither of which model nor why. The log lines and the alarms say that.
+        # Anybody may ask, so the answer names neither the model nor the cause. Log lines and alarms do.
         faults = [*self._failing, *([DAMAGED] if damaged else [])]
         self._has_been_ready |= status == "ready"
         serves = status == "ready" or (status == "compiling" and self._has_been_ready)

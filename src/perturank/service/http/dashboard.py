@@ -1,4 +1,4 @@
-"""Endpoints of the dashboard: this moment, as it goes on, what was, and the last queries."""
+"""Endpoints of the dashboard: the present state, once or as a stream, the history, and the recent queries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Dashboard:
         self._n_streams = 0
 
     async def overview(self, request: Request) -> Response:
-        """Answer with this moment."""
+        """Answer with the present state."""
         return respond(request, await anyio.to_thread.run_sync(self._overview.now))
 
     async def live(self, request: Request) -> Response:
@@ -73,7 +73,7 @@ class Dashboard:
 
 
 def _small(request: Request, response: Response) -> Response:
-    """Return a long answer compressed, for those who can read it: a month by the hour is half a megabyte."""
+    """Compress a long answer if the client accepts gzip: a month by the hour is half a megabyte."""
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return response
     headers = {"content-encoding": "gzip", "vary": "accept-encoding"}

@@ -1,4 +1,4 @@
-"""Endpoints that serve: rank, feedback, explain."""
+"""Endpoints of lists: rank, feedback, explain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, Ranking, 
 from perturank.wire.requests import Explain, Feedback, FeedbackBatch, Rank, RankBatch, RawRank
 from perturank.wire.specification import SpecRequest
 
-MOST_COMPILING = 2  # lists at a time: as many programs, and the rest finds them made
+MOST_COMPILING = 2  # lists at a time; the others then find the program compiled
 Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 Parsed = tuple[LoadedModel, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 
@@ -49,7 +49,7 @@ class ListEndpoints:
 
     def __init__(self, service: Service, metrics: Metrics) -> None:
         self._service, self._metrics, self._recent = service, metrics, service.models.recent
-        # Lists that wait for a compilation have threads of their own: others are needed to look into the log.
+        # Lists that wait for the compiler have threads of their own: the common ones are needed to read the log.
         self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
 
     async def rank(self, request: Request) -> Response:
@@ -70,7 +70,7 @@ class ListEndpoints:
         drawing = []
         for each in parsed:
             drawing.append(asyncio.ensure_future(self._ranked(each)))
-            await asyncio.sleep(0)  # others are answered between two lists
+            await asyncio.sleep(0)  # other requests are answered between two lists
         return respond(request, Rankings(await asyncio.gather(*drawing)))
 
     async def feedback(self, request: Request) -> Response:
@@ -142,7 +142,7 @@ class ListEndpoints:
         return found
 
     def _wanted(self, batch: Sequence[Rank | RawRank]) -> SpecRequest | None:
-        """Return the model that could answer all of these; None: they do not say how many features it has."""
+        """Return the spec of a model that could answer all of these; None: the number of features is not known."""
         n_features = _n_features(batch[0]) if batch else None
         if n_features is None:
             return None
@@ -185,7 +185,7 @@ class ListEndpoints:
             )
 
         length = padded_length(len(ids), loaded.spec.places)
-        if self._service.models.is_compiled(loaded, length):  # a millisecond: not worth another thread
+        if self._service.models.is_compiled(loaded, length):  # takes a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
         future = await anyio.to_thread.run_sync(draw, limiter=self._compiling)
         self._service.models.note_compiled(loaded, length)
@@ -204,7 +204,7 @@ class ListEndpoints:
 
 
 def _n_features(asks: Rank | RawRank) -> int | None:
-    """Return how many features the first document has, where it says so."""
+    """Return the number of features of the first document; None: it is not known."""
     if isinstance(asks, RawRank):
         return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
     first = asks.documents[0].features if asks.documents else None
@@ -212,7 +212,7 @@ def _n_features(asks: Rank | RawRank) -> int | None:
 
 
 def _about(record: Record, impression: str) -> dict[str, Any]:
-    """Return what the log says of a list beside its documents."""
+    """Return the logged facts about a list, without its documents."""
     shown = record.entry
     assert isinstance(shown, Impression)
     return {

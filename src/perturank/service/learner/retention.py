@@ -343,10 +343,10 @@ class Housekeeper:
             if content is not None:
                 header = checkpoint.header(content, name)
                 self._next[model] = Next(*(header[field] for field in Next._fields))
-            held = self._next.get(model)
-            if held is not None:
-                n_learned = state.learned_since(held.generation, held.learned)
-                if state.version <= held.version or not retention.lets_go(state.when - held.when, n_learned):
+            candidate = self._next.get(model)
+            if candidate is not None:
+                n_learned = state.learned_since(candidate.generation, candidate.learned)
+                if state.version <= candidate.version or not retention.lets_go(state.when - candidate.when, n_learned):
                     return None
             content = self._log.stored(name) or self._log.stored(snapshots.base_name(model))
             if content is not None:

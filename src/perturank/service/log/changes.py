@@ -1,4 +1,4 @@
-"""Changes of models, as actions on the log: made, changed, deleted, pinned, rolled back, imported."""
+"""Changes of models, written to the log: create, change, delete, pin, roll back, import, erase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perturank.service.log.spec import Spec
 
 
 def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = False) -> bool:
-    """Make or change a model; return whether its learning begins anew. The same again changes nothing."""
+    """Create or change a model; return whether its learning begins anew. An equal spec changes nothing."""
     existing = transaction.find_model(model)
     if existing is not None and (only_new or existing.spec.complete() == spec):
         return False
@@ -28,7 +28,7 @@ def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = Fa
 
 
 def delete(transaction: Transaction, model: str) -> None:
-    """Delete a model with all that was stored for it; its impressions stay in the log until that is compacted."""
+    """Delete a model and its stored bytes; its impressions stay until the log is compacted."""
     transaction.require_model(model)
     transaction.append(model, Deleted())
     transaction.counters.deleted.add(model)
@@ -36,7 +36,7 @@ def delete(transaction: Transaction, model: str) -> None:
 
 
 def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> None:
-    """Serve this version whatever is learned; None: the newest again. One that is stored now stays stored."""
+    """Serve this version even when newer ones are published; None: the newest again. A pinned version stays stored."""
     generation = transaction.require_model(model).generation
     if version is not None:
         is_stored = bool(log.names(snapshots.version_name(model, version)))
@@ -48,7 +48,7 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
 
 
 def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
-    """Let learning go on from a version of this generation."""
+    """Let learning continue from a version of this generation."""
     generation = transaction.require_model(model).generation
     if not _is_of(log, model, version, generation):
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
@@ -135,14 +135,14 @@ def _check_arrays(ranker: Ranker, spec: Spec) -> None:
         if array.dtype != own.dtype or array.ndim != own.ndim or array.shape[first:] != own.shape[first:]:
             raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise Refused(f"the file's array {name} holds what is no number", "save a ranker that is sound")
+            raise Refused(f"the file's array {name} has values that are not finite", "save a ranker that is sound")
     fault = soundness.fault(ranker)
     if fault is not None:
         raise Refused(f"the file's array {fault.array} {fault.what}", "save a ranker that is sound")
 
 
 def erase(transaction: Transaction, model: str, source: bytes) -> int:
-    """Let everything of a source (sealed) up to here be taken out of the log; return the position of the wish."""
+    """Request that all records of a source (hashed) be deleted; return the position of the request."""
     return transaction.append(model, Erased(source))
 
 

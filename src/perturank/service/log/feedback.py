@@ -1,4 +1,4 @@
-"""What a piece of feedback does: each part counts once, however often and whenever it comes.
+"""The meaning of feedback: each click counts once, however often and whenever it arrives.
 
 | the impression is          | and the feedback                    | status   | effect                          |
 |----------------------------|-------------------------------------|----------|---------------------------------|
@@ -6,7 +6,7 @@
 | any                        | says nothing new                    | known    | none                            |
 | open                       | clicks what was not shown           | 422      | none                            |
 | of an earlier generation   | says something new                  | recorded | kept and counted, not learned   |
-| final                      | clicks something new                | 409      | none: the last word was said    |
+| final                      | clicks something new                | 409      | none: the feedback was complete |
 | closed by its window       | clicks something new                | late     | kept in the log, not learned    |
 | compacted, or erased       | anything                            | late     | none                            |
 | given, not yet in the log  | anything, for the first time        | early    | counts if the impression comes  |
@@ -48,7 +48,7 @@ def record_feedback(
         _check_shown(shown, clicks)
     if not news and (not final or any(entry.final for entry in given)):
         return "known"
-    if shown is None and made_at(impression) < _gone(transaction, model):
+    if shown is None and made_at(impression) < _deleted_before(transaction, model):
         return "late"
     if any(entry.final for entry in given):
         raise Contradiction(f"the feedback was final before {news[0]!r} was clicked", "send final=true with the last")
@@ -72,11 +72,11 @@ def _effect(transaction: Transaction, model: str, impression: bytes, shown: Reco
     return "late" if shown.position <= closed else "counted"
 
 
-def _gone(transaction: Transaction, model: str) -> int:
-    """Return the position before which impressions may have been taken out of the log."""
-    base, wish = transaction.newest(model, Compacted), transaction.newest(model, Erased)
+def _deleted_before(transaction: Transaction, model: str) -> int:
+    """Return the position before which impressions may have been deleted."""
+    base, erasure = transaction.newest(model, Compacted), transaction.newest(model, Erased)
     compacted = base.entry.through if base is not None and isinstance(base.entry, Compacted) else 0
-    return max(compacted, wish.position if wish is not None else 0)
+    return max(compacted, erasure.position if erasure is not None else 0)
 
 
 def closed_up_to(transaction: Transaction, model: str) -> int:

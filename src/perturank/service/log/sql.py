@@ -1,4 +1,4 @@
-"""The statements of a log, written once; SQLite and PostgreSQL say where they differ."""
+"""The log's SQL statements; the classes for SQLite and PostgreSQL define what differs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SqlLog(ABC, Generic[C]):
     end: ClassVar[str]  # the query for position and time of the last record
     end_for_update: ClassVar[str]  # the same, in a transaction
     starts_with: ClassVar[str]  # the condition that a name begins with the one parameter
-    lost: ClassVar[tuple[type[Exception], ...]] = ()  # errors after which no open connection is of use
+    lost: ClassVar[tuple[type[Exception], ...]] = ()  # errors after which every open connection is broken
 
     secret: bytes
 
@@ -109,11 +109,11 @@ class SqlLog(ABC, Generic[C]):
         return f"{self.prefix}log"
 
     def overwriting(self, connection: C) -> AbstractContextManager[None]:
-        """Leave nothing to read of what is deleted in the block."""
+        """Overwrite the records that the block deletes."""
         return nullcontext()
 
     def move_end(self, connection: C, position: int, at: int) -> None:
-        """Note the last record, where the database keeps it apart."""
+        """Store the position and time of the last record, if the database keeps them in a row of their own."""
 
     def create_missing(self, connection: C, existing: set[str]) -> None:
         """Create the tables and indexes that are missing: earlier logs lack `counters`, some also `few_position`.
@@ -160,18 +160,18 @@ class SqlLog(ABC, Generic[C]):
                 self._idle.append(connection)
 
     def _close_idle(self) -> None:
-        with suppress(IndexError):  # other threads borrow meanwhile
+        with suppress(IndexError):  # other threads may borrow meanwhile
             while True:
                 self._idle.pop().close()
 
     def close(self) -> None:
-        """Close the idle connections; one that is in use closes when it is given back."""
+        """Close the idle connections; one in use is closed when it is returned."""
         self._is_closed = True
         self._close_idle()
 
     @contextmanager
     def transaction(self) -> Iterator[SqlTransaction[C]]:
-        """Begin to write; durable when the block has ended."""
+        """Begin an exclusive write, which is durable when the block has ended."""
         with self.refusals("written"), self.borrow() as connection, self.exclusive(connection):
             transaction = SqlTransaction(self, connection)
             yield transaction
@@ -188,7 +188,7 @@ class SqlLog(ABC, Generic[C]):
         return int(found[0][0]) if found else 0
 
     def read(self, after: int = 0, up_to: int | None = None, model: str | None = None) -> Iterator[Record]:
-        """Yield the records behind a position, in order, page by page: a slow reader holds up no checkpoint."""
+        """Yield the records after a position, in order; page by page, so that a slow reader delays no checkpoint."""
         end = self.tail() if up_to is None else up_to
         where, values = ("", ()) if model is None else (" AND model = ?", (model,))
         query = f"SELECT {COLUMNS} FROM {self.prefix}log WHERE position > ? AND position <= ?{where}"
@@ -200,7 +200,7 @@ class SqlLog(ABC, Generic[C]):
             after = found[-1][0]
 
     def at(self, positions: Sequence[int]) -> list[Record]:
-        """Return the records at these positions, as far as they are there."""
+        """Return the records at these positions; deleted ones are left out."""
         return _among(self, self.rows, "position", positions)
 
     def about(self, impressions: Sequence[bytes]) -> list[Record]:
@@ -217,21 +217,21 @@ class SqlLog(ABC, Generic[C]):
         return [_record(row) for row in self.rows(f"{query} ORDER BY position", (after,))]
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
-        """Return a model's records of one kind behind a position."""
+        """Return a model's control records of one kind after a position."""
         query = f"{_of_kind(self)} AND position > ? ORDER BY position"
         return [_record(row) for row in self.rows(query, (model, KINDS[kind], after))]
 
     def newest(self, model: str, kind: type, n: int, up_to: int | None = None) -> list[Record]:
-        """Return a model's last n records of one kind up to a position, newest first."""
+        """Return a model's last n control records of one kind up to a position, newest first."""
         return _newest(self, self.rows, model, kind, n, LAST_POSITION if up_to is None else up_to)
 
     def stored(self, name: str) -> bytes | None:
-        """Return the bytes kept under this name."""
+        """Return the bytes stored under this name; None: there are none."""
         found = self.rows(f"SELECT content FROM {self.prefix}blobs WHERE name = ?", (name,))
         return found[0][0] if found else None
 
     def names(self, prefix: str) -> list[str]:
-        """Return the names of stored bytes that begin so."""
+        """Return the names of stored bytes with this prefix."""
         found = self.rows(f"SELECT name FROM {self.prefix}blobs WHERE {self.starts_with}", (prefix,))
         return sorted(name for (name,) in found)
 
@@ -243,9 +243,9 @@ class SqlLog(ABC, Generic[C]):
 
 
 class SqlTransaction(Generic[C]):
-    """Keeps what was appended, and what was read, until it ends: nobody else writes meanwhile.
+    """A transaction that caches the records it has appended and read: nobody else writes meanwhile.
 
-    Every statement costs a turn of the interpreter's lock or of the network; one for many records costs one.
+    Every statement costs a wait for the interpreter's lock or for the network, so one statement serves many records.
     """
 
     def __init__(self, log: SqlLog[C], connection: C) -> None:
@@ -253,7 +253,7 @@ class SqlTransaction(Generic[C]):
         self._log, self._connection = log, connection
         end: tuple[int, int] = self._execute(log.end_for_update).fetchone() or (0, 0)
         self.position = end[0]
-        self.at = max(end[1], time.time_ns() // 1_000_000)  # a clock that is set back does not turn the log around
+        self.at = max(end[1], time.time_ns() // 1_000_000)  # times never go back, even if the clock does
         self._rows: list[tuple[Any, ...]] = []  # appended, not yet sent
         self._about: dict[bytes, list[Record]] = {}
         self._newest: dict[tuple[str, type], Record | None] = {}
@@ -274,7 +274,7 @@ class SqlTransaction(Generic[C]):
         return self.position
 
     def prefetch(self, impressions: Sequence[bytes]) -> None:
-        """Read the records of these impressions at once: each will be asked for."""
+        """Read the records of these impressions in one query, for later calls of `about`."""
         self._flush()
         self._about.update({each: [] for each in impressions})
         for found in _among(self._log, self._execute, "impression", list(dict.fromkeys(impressions))):
@@ -288,7 +288,7 @@ class SqlTransaction(Generic[C]):
         return list(self._about[impression])
 
     def newest(self, model: str, kind: type) -> Record | None:
-        """Return the last record of this kind."""
+        """Return the last control record of this kind."""
         if (model, kind) not in self._newest:
             found = _newest(self._log, self._execute, model, kind, 1, LAST_POSITION)
             self._newest[model, kind] = found[0] if found else None
@@ -310,7 +310,7 @@ class SqlTransaction(Generic[C]):
         return found
 
     def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
-        """Take records out; return how many."""
+        """Delete records; return how many."""
         self._flush()
         self._about.clear()
         self._newest.clear()
@@ -322,7 +322,7 @@ class SqlTransaction(Generic[C]):
         return n
 
     def _flush(self) -> None:
-        """Send what was appended."""
+        """Insert the appended records."""
         rows, self._rows = self._rows, []
         if rows:
             self._log.insert(self._connection, rows)
@@ -334,25 +334,25 @@ class SqlTransaction(Generic[C]):
         self._log.move_end(self._connection, self.position, self.at)
 
     def store(self, name: str, content: bytes) -> None:
-        """Keep bytes under a name."""
+        """Store bytes under a name."""
         insert = f"INSERT INTO {self._log.prefix}blobs (name, content) VALUES (?, ?)"
         self._execute(f"{insert} ON CONFLICT (name) DO UPDATE SET content = EXCLUDED.content", (name, content))
 
     def remove(self, name: str) -> None:
-        """Forget the bytes of this name."""
+        """Delete the bytes of this name."""
         self._execute(f"DELETE FROM {self._log.prefix}blobs WHERE name = ?", (name,))
 
     def remove_all(self, prefix: str) -> None:
-        """Forget the bytes of all names that begin so."""
+        """Delete the bytes of all names with this prefix."""
         self._execute(f"DELETE FROM {self._log.prefix}blobs WHERE {self._log.starts_with}", (prefix,))
 
     def remember(self, name: str, value: int) -> None:
-        """Keep a number under a name."""
+        """Store a number under a name."""
         insert = f"INSERT INTO {self._log.numbers} (name, value) VALUES (?, ?)"
         self._execute(f"{insert} ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value", (name, value))
 
     def remembered(self, name: str) -> int:
-        """Return the number of this name; 0 where there is none."""
+        """Return the number of this name; 0: there is none."""
         row = self._execute(f"SELECT value FROM {self._log.numbers} WHERE name = ?", (name,)).fetchone()
         return int(row[0]) if row else 0
 

@@ -41,7 +41,7 @@ class LoadedModel:
     spec: Spec
     generation: int
     ranker: Ranker
-    version: int = 0  # what is served; 0: it has learned nothing yet
+    version: int = 0  # the served version; 0: nothing is learned yet
     pinned: int | None = None
     published: dict[int, Snapshot] = field(default_factory=dict)  # served, pinned and the newest
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
@@ -262,9 +262,9 @@ def _load_ranker(log: Log, loaded: LoadedModel, version: int) -> Ranker:
 
 
 class VersionFiles:
-    """Versions with their history as files, each rebuilt by a child process until it is time to stop.
+    """Rebuilds versions with their history as files, each in a child process that ends when the service stops.
 
-    One is made at a time, so that neither memory nor threads run out.
+    It makes one file at a time, to bound memory and threads.
     """
 
     def __init__(self, log: str, stopping: threading.Event) -> None:
@@ -281,11 +281,11 @@ class VersionFiles:
             self._lock.release()
 
     def _rebuild(self, *which: str) -> bytes:
-        """Return what `perturank replay` writes to a pipe, so that no file is left behind; raise what it refuses."""
+        """Return the file that `perturank replay` writes to a pipe; raise its refusal."""
         try:
             child = children.start("replay", *which, "--out=-", log=self._log, pipes=subprocess.PIPE)
-        except OSError as error:  # too many files or processes, too little memory: it may pass
-            raise _failure(f"no process can be started ({error})") from None
+        except OSError as error:  # too many files or processes, or too little memory: it may pass
+            raise _log_failure(f"no process can be started ({error})") from None
         written = children.output(child, self._stopping)
         if written is None:
             raise NotReady("the service is about to stop", "ask again when it is back")
@@ -293,11 +293,13 @@ class VersionFiles:
         if child.returncode == children.REFUSED:
             raise retold(**json.loads(content))
         if child.returncode != 0:
-            raise _failure(f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip())
+            raise _log_failure(
+                f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip()
+            )
         return content
 
 
-def _failure(why: str) -> NotReady:
-    """Return the refusal of a file that could not be made; the reason is for those who run the service."""
+def _log_failure(why: str) -> NotReady:
+    """Log why a file could not be made, and return the refusal without the reason."""
     logger.error("a model's file could not be made: %s", why)
     return NotReady("the model's file could not be made", "the log line with this id says why; ask again")

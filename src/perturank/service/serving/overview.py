@@ -25,25 +25,28 @@ from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics, Traffic
 
-SECONDS_KEPT = 0.9  # however many look, it is read once a second
+SECONDS_KEPT = 0.9  # the overview is read at most once a second, for all readers
 MINUTES_TOLD = 3  # of each model; `history` has those before them
-SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # what is read for each: only old minutes are hours yet
+SPANS = {
+    "minutes": (MINUTE,),
+    "hours": (MINUTE, HOUR),
+}  # the periods to read: recent hours are still minutes
 LONGEST_LAG = 30.0  # seconds
 LEAST_ROOM = 200_000_000  # bytes
-FULL_SINCE = 30.0  # seconds for which a full log is told of
+FULL_SINCE = 30.0  # seconds for which the alarm of a full log stays
 
 
 class Lags:
-    """The lags of models as one process sees them: by the log's times, and by a clock that cannot be set back.
+    """The learning lags of models, by the log's times and by this process's monotonic clock.
 
-    While the clock stands behind the log, the log's times stand still, and no lag would ever be seen in them.
+    While the system clock is behind the log, the log's times stand still and would show no lag.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[int, float]] = {}  # how far learning was, and since when it has been so
 
     def of(self, model: str, progress: LearningProgress) -> float:
-        """Return for how many seconds something has been waiting to be learned, at least since this was first asked."""
+        """Return for how many seconds clicks have waited to be learned, at least since a call first saw them wait."""
         if progress.completed <= progress.learned:
             self._waiting.pop(model, None)
             return 0.0
@@ -59,18 +62,18 @@ class Overview:
 
     def __init__(self, service: Service, traffic: Traffic) -> None:
         self.service, self._traffic, self._lags = service, traffic, Lags()
-        self.failing: Callable[[], list[str]] = list  # what fails beside the answers: set by who knows it
-        self.pages: Sequence[str] = ()  # addresses of others beside the dashboard, likewise
+        self.failing: Callable[[], list[str]] = list  # the failing background tasks: set by the application
+        self.pages: Sequence[str] = ()  # paths of added pages, likewise
         self._began = int(time.time() * 1000)
         self._lock = threading.Lock()
         self._kept: tuple[float, dict[str, Any]] | None = None
 
     def prometheus(self, metrics: Metrics) -> bytes:
-        """Return what Prometheus is told, as text."""
+        """Return the metrics as text."""
         return metrics.page(self.service.log, self.now(), self.totals())
 
     def now(self) -> dict[str, Any]:
-        """Return everything of this moment; at most once a second anew."""
+        """Return the present state, read at most once a second."""
         with self._lock:
             now = time.monotonic()
             if self._kept is None or now - self._kept[0] > SECONDS_KEPT:
@@ -78,7 +81,7 @@ class Overview:
             return self._kept[1]
 
     def read(self) -> dict[str, Any]:
-        """Return everything of this moment."""
+        """Read the present state."""
         service, log = self.service, self.service.log
         loaded, is_led, room = service.models.all(), _or_none(log.is_led), log.room()
         models = [self._model(each) for each in loaded]
@@ -121,12 +124,12 @@ class Overview:
             "newest_at": loaded.published_at.get(newest),
             "lag": self._lags.of(loaded.name, LearningProgress.of(progress)),
             "total": counters.summary(total) | {"by_place": counters.by_place(total)},
-            # A clock that was set back finds hours of them younger than it asks for: the log's times do not go back.
+            # If the clock was set back, hours of minutes are newer than `since`: the log's times never go back.
             "minutes": [_bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:],
         }
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
-        """Return the model's minutes or hours, oldest first; the last of them goes on."""
+        """Return the model's minutes or hours, oldest first; the last one is not over."""
         rows = self.service.log.counters(SPANS[span], model=model)
         return [_bucket(row) for row in (rows if span == "minutes" else by_hour(rows))]
 
@@ -137,7 +140,7 @@ class Overview:
 
 
 def _or_none(ask: Callable[[], Any]) -> Any:
-    """Return an answer of the log, or None while it cannot be asked."""
+    """Return an answer of the log, or None while the log cannot be read."""
     try:
         return ask()
     except Refused:
@@ -149,7 +152,7 @@ def _bucket(row: PeriodCounters) -> dict[str, Any]:
 
 
 class Alarm(NamedTuple):
-    """One thing that is wrong: its name for programs, what it is, and what to do."""
+    """An alarm: its name for programs, a sentence, and what to do."""
 
     name: str
     says: str

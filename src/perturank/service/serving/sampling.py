@@ -1,4 +1,4 @@
-"""A list as one compiled call per padded length: order, probabilities, memo, and the best estimate beside it."""
+"""Drawing a list in one compiled call: its order, probabilities and memo, and the order of the best estimate."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def sample_list(
     bounds = _bounds(limits, _explores(limits, None if draw is None else key)) if program.is_limited else None
     found, log_p, memo = program.run(program.arrays, rows, mask, scores, key, bounds)
     order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
-    free = free if limits.share > 0 else [1] * len(free)  # where no list explores, no other could have been shown
+    free = free if limits.share > 0 else [1] * len(free)  # if no list explores, each place has one candidate
     log_ps = None if log_p is None else np.asarray(log_p)[: len(order)].tolist()
     return SampledList(
         order,
@@ -123,7 +123,7 @@ def padded_length(n: int, places: int) -> int:
 
 
 def seeded_key(seed: int, draw: int) -> np.ndarray:
-    """Return the key of a list as a simulation with this seed has it in the round of this number; [2]."""
+    """Return the random key that a simulation with this seed uses in the round of this number; [2]."""
     return np.asarray(_seeded(np.int32(seed), np.int32(draw)))
 
 
@@ -144,10 +144,10 @@ def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
 
 
 def _certain(free: list[int], log_ps: list[float] | None) -> list[bool]:
-    """Return of each place whether its document was the only one free to stand there.
+    """Return for each place whether its document was the only candidate.
 
-    Where one is free and another stands there all the same, a floor of exploration has put it there: with at most
-    half the probability of the floor.
+    A floor of exploration may show another document at a place with one free document. Its probability is at most
+    half.
     """
     return [n == 1 and (log_ps is None or log_ps[place] > LOG_HALF) for place, n in enumerate(free)]
 

@@ -35,7 +35,7 @@ from perturank.service.settings import ServeSettings
 from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
-GRAIN = 1.0  # seconds; impressions this close together close together, with the last of them
+GRAIN = 1.0  # seconds; the windows of impressions this close together close at once, with the last of them
 
 
 @dataclass(frozen=True)
@@ -51,30 +51,30 @@ class ServedList:
 
 
 class Service:
-    """One serving process: the models it holds, and its way into the log."""
+    """One serving process: its loaded models and its access to the log."""
 
     def __init__(self, log: Log, settings: ServeSettings) -> None:
         self.log, self.settings = log, settings
         self.committer = Committer(log)
         self.models = LoadedModels(log, settings.max_documents)
         self.windows = Windows()
-        self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
-        self.reading, self._closed = threading.RLock(), False  # whoever holds the lock keeps others from refreshing
+        self.stopping = threading.Event()  # set when the process is to stop: streams and child processes then end
+        self.reading, self._closed = threading.RLock(), False  # the lock keeps other threads from refreshing
         self._files = VersionFiles(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
-        for loaded in self.models.all():  # what was shown before we started
+        for loaded in self.models.all():  # impressions of earlier processes
             self.windows.note(loaded.name, self._tail)
 
     def refresh(self) -> None:
-        """Take in what others wrote."""
+        """Read what other processes wrote to the log."""
         with self.reading:
             if not self._closed:
                 self.models.refresh()
                 self._tail = self.log.tail()
 
     def close_windows(self) -> None:
-        """Write into the log which windows are over; what cannot be written for one model stops no other."""
+        """Close the feedback windows that are over; an error with one model does not stop the others."""
         failures: list[Exception] = []
         for loaded in self.models.all():
             position = self.windows.due(loaded.name, loaded.spec.window)
@@ -82,16 +82,16 @@ class Service:
                 try:
                     self.committer.submit(_closing(loaded.name, position)).result()
                 except Exception as failure:
-                    failures.append(failure)  # it is due again at the next look
+                    failures.append(failure)  # the next call tries it again
                 else:
                     self.windows.forget(loaded.name, position)
         if failures:
             raise failures[0]
 
     def find_model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> LoadedModel:
-        """Return a model; on loopback the first request makes the default one, if it can be answered by it."""
+        """Return a model; on loopback, the first request that the default model could answer creates it."""
         if name not in self.models:
-            self.refresh()  # another process may have made it a moment ago
+            self.refresh()  # another process may have created it a moment ago
         if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.models:
             request = wanted()
             if request is not None:
@@ -134,7 +134,7 @@ class Service:
 
         def write(transaction: Transaction) -> ServedList:
             transaction.require_model(loaded.name)  # it may have been deleted since the list was drawn
-            # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
+            # Packed in this thread, which mostly waits for the disk: the other one has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
             transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
@@ -144,7 +144,7 @@ class Service:
         return self.committer.submit(write, then=lambda shown: self.windows.note(loaded.name, shown.position))
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
-        """Return what the feedback did, once that is durable."""
+        """Return a future that resolves to the effect of the feedback when it is durable."""
         name = verify_id(impression, model, self.log.secret)
 
         def write(transaction: Transaction) -> Status:
@@ -154,7 +154,7 @@ class Service:
         return self.committer.submit(write, name)
 
     def shown(self, model: str, impression: str) -> Future[Record]:
-        """Return the record of a list; one that is not in the log, or not any more, is refused."""
+        """Return the record of a list; refuse one that is not in the log."""
         name = verify_id(impression, model, self.log.secret)
 
         def found(transaction: Transaction) -> Record:
@@ -166,18 +166,18 @@ class Service:
         return self.committer.submit(found, name)
 
     def always_explores(self, model: str, generation: int) -> bool:
-        """Return whether no list since this generation began was kept from exploring by a share."""
+        """Return whether the share of lists that explore has been 1 since this generation began."""
         changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
         return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
     def put(self, model: str, request: SpecRequest, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
-        """Make or change a model; return whether its learning begins anew.
+        """Create or change a model; return whether its learning begins anew.
 
-        `in_use` are numbers of documents whose lists should not wait for what the change must compile.
+        `in_use`: numbers of documents in recent requests. Their programs are compiled before the change is written.
         """
-        self.refresh()  # another process may have made or changed it a moment ago
+        self.refresh()  # another process may have written it a moment ago
         checked = checked_spec(request, self.models.get(model).spec if model in self.models else None)
-        start = checked.start()  # before it is in the log: what cannot be made must not get there
+        start = checked.start()  # before it is in the log: a ranker that cannot be made must not get there
         if checked.is_limited and not isinstance(start, KeepsLimits):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
         self.models.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
@@ -193,12 +193,12 @@ class Service:
         self.refresh()
 
     def pin(self, model: str, version: int | None) -> None:
-        """Serve a version whatever is learned; None: the newest again."""
+        """Serve this version even when newer ones are published; None: the newest again."""
         self.committer.submit(lambda transaction: changes.pin(self.log, transaction, model, version)).result()
         self.refresh()
 
     def roll_back(self, model: str, version: int) -> None:
-        """Let learning go on from an earlier version."""
+        """Let learning continue from an earlier version."""
         self.committer.submit(lambda transaction: changes.roll_back(self.log, transaction, model, version)).result()
 
     def import_file(self, model: str, content: bytes) -> None:
@@ -208,22 +208,22 @@ class Service:
         self.committer.submit(lambda transaction: changes.import_ranker(transaction, model, file)).result()
 
     def erase(self, model: str, source: str) -> int:
-        """Let everything of a source be taken out of the log; return the position of the wish."""
+        """Request that all records of a source be deleted; return the position of the request."""
         self.models.get(model)
         seal = source_seal(source, self.log.secret)
-        wish = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
+        position = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
         self.refresh()
-        return wish
+        return position
 
     def file(self, model: str, *, history: bool = True) -> bytes:
-        """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""
+        """Return the served version as a file that `perturank.load` reads; without its history it cannot learn more."""
         loaded = self.models.get(model)
         if history and loaded.version and snapshots.has_history(loaded.ranker):
             return self._files.make(model, loaded.version)
         return snapshots.file_bytes(loaded.ranker, model, loaded.version, history=history)
 
     def close(self) -> None:
-        """Finish what is under way; nobody reads the log any more, so that it can be closed."""
+        """Finish submitted writes and stop reading, so that the log can be closed."""
         self.committer.close()
         with self.reading:
             self._closed = True
@@ -240,9 +240,9 @@ def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
 
 
 class Windows:
-    """Remembers when each model's impressions were made; a window's length later, all up to there is closed.
+    """The feedback windows of each model: when its impressions were shown, and which windows are over.
 
-    After a restart every window begins again, so that one closes late rather than early.
+    After a restart every window begins again: windows close late rather than early.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -251,7 +251,7 @@ class Windows:
         self._made: dict[str, deque[tuple[float, int]]] = {}
 
     def note(self, model: str, position: int) -> None:
-        """Remember that an impression of the model is at this position, where it is durable: nothing else is there."""
+        """Note a durable impression of the model, at this position."""
         with self._lock:
             made, now = self._made.setdefault(model, deque()), self._clock()
             if made and now <= made[-1][0]:
@@ -260,7 +260,7 @@ class Windows:
                 made.append((now + GRAIN, position))
 
     def due(self, model: str, window: float) -> int | None:
-        """Return the position up to which the model's windows are over, until that is forgotten."""
+        """Return the position up to which the model's windows are over; None: no window is."""
         with self._lock:
             over, found = self._clock() - window, None
             for end, position in self._made.get(model, ()):
@@ -270,7 +270,7 @@ class Windows:
             return found
 
     def forget(self, model: str, position: int) -> None:
-        """Forget the impressions up to here: their windows are closed."""
+        """Forget the impressions up to a position: their windows are closed."""
         with self._lock:
             made = self._made.get(model, deque())
             while made and made[0][1] <= position:

@@ -122,7 +122,7 @@ class LogCollector(Collector):
 
 
 class Traffic:
-    """Counts requests as they are answered; one thread notes, any may ask."""
+    """Requests of the last two minutes; one thread notes them, any thread may read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -136,15 +136,15 @@ class Traffic:
         """Count a request that was answered."""
         if path in KINDS:
             self._count(KINDS[path], seconds)
-        if status >= 500 and path.startswith("/v1/"):  # a service that says it is not ready yet has not failed
+        if status >= 500 and path.startswith("/v1/"):  # /readyz may answer 503 without a failure
             self._count(FAILED, seconds)
             self._full = self._clock() if status == FULL else self._full
 
     def _count(self, kind: str, seconds: float) -> None:
-        now, held = int(self._clock()), self._seconds[kind]
-        if not held or held[-1][0] != now:
-            held.append((now, collections.Counter()))
-        held[-1][1][math.ceil(4 * math.log2(max(seconds, SHORTEST)))] += 1
+        now, counts = int(self._clock()), self._seconds[kind]
+        if not counts or counts[-1][0] != now:
+            counts.append((now, collections.Counter()))
+        counts[-1][1][math.ceil(4 * math.log2(max(seconds, SHORTEST)))] += 1
 
     def seconds_since_full(self) -> float | None:
         """Return how long ago a request found the log full; None: never."""
@@ -159,8 +159,8 @@ class Traffic:
         end = int(self._clock())  # this second is not over
         found = {}
         for kind in KINDS.values():
-            held, minute = {second: n.total() for second, n in list(self._seconds[kind])}, self._last_minute(kind)
-            per_second = [held.get(second, 0) for second in range(end - SECONDS_KEPT + 1, end)]
+            totals, minute = {second: n.total() for second, n in list(self._seconds[kind])}, self._last_minute(kind)
+            per_second = [totals.get(second, 0) for second in range(end - SECONDS_KEPT + 1, end)]
             found[kind] = {"per_second": per_second, "p50": _quantile(minute, 0.5), "p99": _quantile(minute, 0.99)}
         return found
 
