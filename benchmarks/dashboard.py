@@ -1,6 +1,6 @@
 """How long the dashboard's questions take over logs of different lengths: `python -m benchmarks.dashboard [LENGTH…]`.
 
-The logs hold real impressions and feedback with the sums that the service keeps beside them, spread over thirty days.
+The logs hold real impressions and feedback with the counters beside them, spread over thirty days.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from pathlib import Path
 
 import typer
 
-from perturank.service.log import Transaction
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Changed, Impression
+from perturank.service.log import Transaction, counters
+from perturank.service.log.feedback import record_feedback
+from perturank.service.log.records import Changed, Impression, new_id
 from perturank.service.log.spec import checked_spec
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
-from perturank.service.telemetry import counters
 from perturank.service.telemetry.prometheus import Metrics, Traffic
 from perturank.wire.specification import SpecRequest
 
 LENGTHS = (1_000, 100_000, 1_000_000)
-TRANSACTIONS = 1_000  # in which each log is written, so that all have sums over the same minutes and hours
+TRANSACTIONS = 1_000  # in which each log is written, so that all have counters of the same minutes and hours
 REPEATS = 50
 DAYS = 30
 IDS = [f"document {i}" for i in range(10)]
@@ -51,8 +50,8 @@ def filled(log: SqliteLog, n: int) -> None:
 def _shown(transaction: Transaction, entry: Impression, amounts: dict[str, float], clicked: str) -> None:
     name = new_id(0)
     transaction.append("m", entry, name)
-    transaction.tally.add("m", amounts)
-    counters.record_feedback(transaction, "m", name, [clicked], True)
+    transaction.counters.add("m", amounts)
+    record_feedback(transaction, "m", name, [clicked], True)
 
 
 def median_of(ask: Callable[[], object]) -> float:
@@ -78,7 +77,7 @@ def measured(folder: Path, n: int) -> str:
         lambda: overview.prometheus(metrics),
     )
     times = [f"{1000 * median_of(ask):.2f}" for ask in questions]
-    rows = len(log.sums((0, 60, 3600)))
+    rows = len(log.counters((0, 60, 3600)))
     service.close()
     log.close()
     return f"| {n:,} | {(folder / f'{n}.db').stat().st_size / 1e6:.0f} MB | {rows} | {' | '.join(times)} |"
@@ -88,7 +87,7 @@ def main() -> None:
     """Print a table: milliseconds, medians."""
     lengths = [int(word) for word in sys.argv[1:]] or LENGTHS
     typer.echo(
-        "| impressions | log | rows of sums | overview | minutes | hours | /metrics |\n|---|---|---|---|---|---|---|"
+        "| impressions | log | counters | overview | minutes | hours | /metrics |\n|---|---|---|---|---|---|---|"
     )
     with tempfile.TemporaryDirectory() as folder:
         for n in lengths:

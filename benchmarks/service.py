@@ -62,7 +62,10 @@ def running_service(log: str | None, documents: int) -> Iterator[tuple[str, int]
     """Run `perturank serve` in a folder of its own; yield its address and process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--log", log or "sqlite:///bench.db"]
-        environment = os.environ | {"PERTURANK_DOCUMENTS": str(documents), "PERTURANK_RATE": "1000000"}
+        environment = os.environ | {
+            "PERTURANK_MAX_DOCUMENTS": str(documents),
+            "PERTURANK_REQUESTS_PER_SECOND": "1000000",
+        }
         errors = Path(folder) / "err.txt"
         with errors.open("w") as said:
             child = subprocess.Popen(

@@ -118,7 +118,7 @@ STUDY = Column((
 ))  # fmt: skip
 SERVING = Column((
     room("service/serving", "models in memory, lists", "service"),
-    room("service/telemetry", "counters, Prometheus", "service"),
+    room("service/telemetry", "Prometheus, log lines", "service"),
 ))  # fmt: skip
 LEARNING = Column((
     room("service/learner", "the log becomes versions", "service"),

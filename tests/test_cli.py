@@ -28,7 +28,15 @@ from perturank.service.settings import ServeSettings
 pytestmark = pytest.mark.as_shipped
 
 # Limits on requests, and how it starts: set in a file or as PERTURANK_NAME.
-NO_FLAGS = {"body_bytes", "file_bytes", "documents", "batch", "rate", "patience", "compile_first"}
+NO_FLAGS = {
+    "body_bytes",
+    "file_bytes",
+    "max_documents",
+    "max_batch",
+    "requests_per_second",
+    "body_timeout",
+    "compile_first",
+}
 QUICK = ["simulate", "--ranker", "pdgd-linear", "--rounds", "20", "--evaluate-at", "10"]
 GOOD = "".join(
     f"{(q + d) % 3} qid:{q} 1:{0.1 * d:.1f} 2:{(q * d) % 5} # document {d}\n" for q in range(1, 11) for d in range(4)

@@ -17,7 +17,7 @@ from perturank.simulation import Plan, simulate
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    started = Serving(tmp_path_factory.mktemp("service"), PERTURANK_DOCUMENTS="64", PERTURANK_COMPILE_FIRST="false")
+    started = Serving(tmp_path_factory.mktemp("service"), PERTURANK_MAX_DOCUMENTS="64", PERTURANK_COMPILE_FIRST="false")
     yield started
     assert started.stop() == 0
 

@@ -70,11 +70,59 @@ def _draw_clicks(
     return clicks, metrics.ndcg(jnp.asarray(grades), real, jnp.asarray(ideal))
 
 
-def _draw_queries(plan: Plan, key: Key) -> np.ndarray:
-    """Return the query of every round, as the simulation draws it."""
-    data = plan.fold.train
-    draw = jax.vmap(lambda t: drawn_query(key, t, data.n_queries, data.head))
-    return np.asarray(jax.jit(draw)(jnp.arange(1, plan.rounds + 1)))
+class _RemoteUser:
+    """The plan's user in front of the service: searches, sees a list, clicks."""
+
+    def __init__(self, plan: Plan, client: Client, model: str) -> None:
+        self._plan, self._client, self._model = plan, client, model
+        data, keys = plan.fold.train, streams(plan.seed)
+        self._features, self._labels, self._offsets = data.features, np.asarray(data.labels), np.asarray(data.offsets)
+        self._ideals = metrics.ideal_dcgs(self._labels, self._offsets, plan.top)
+        self._key, self._judged = keys[USERS], plan.judged
+        draw = jax.vmap(lambda t: drawn_query(keys[QUERIES], t, data.n_queries, data.head))
+        self._queries = np.asarray(jax.jit(draw)(jnp.arange(1, plan.rounds + 1)))  # as the simulation draws them
+
+    def search(self, t: int) -> tuple[float, int]:
+        """Rank the query of round t and click; return the list's NDCG and the version that drew it."""
+        top, judged, q = self._plan.top, self._judged, int(self._queries[t - 1])
+        first, last = int(self._offsets[q]), int(self._offsets[q + 1])
+        ids = [str(row) for row in range(first, last)]
+        rows = np.asarray(self._features[first:last], np.float32)
+        shown = self._client.rank_arrays(ids, rows, model=self._model, top=top, draw=t)
+        order = np.array([int(name) for name in shown.ids])
+        mask = np.arange(top) < len(order)
+        grades, seen = np.zeros(top, np.int32), np.zeros(top, judged.dtype)
+        grades[mask], seen[mask] = self._labels[order], judged[order]
+        ideal = np.float32(self._ideals[q])
+        clicks, ndcg = _draw_clicks(self._plan.user, seen, grades, mask, ideal, self._key, np.int32(t))
+        clicked = [shown.ids[place] for place in np.flatnonzero(np.asarray(clicks)[: len(order)])]
+        self._client.feedback(shown.impression, clicked, model=self._model)
+        return float(ndcg), shown.version
+
+
+class _Examiner:
+    """Measures the served ranker on held-out queries."""
+
+    def __init__(self, plan: Plan) -> None:
+        held_out = getattr(plan.fold, plan.evaluate_on)
+        self._top, self._doubts = plan.top, Doubts.of(plan.fold.train)
+        self._exam, self._order_exam = Exam.of(held_out, plan.seed), OrderExam.of(held_out)
+
+    def random_ndcg(self) -> float:
+        """Return the NDCG of random lists."""
+        return self._exam.random_ndcg(self._top)
+
+    def checkpoint(self, t: int, ranker: Ranker, run: RemoteRun) -> Checkpoint:
+        """Return what is known of the run after round t."""
+        return Checkpoint(
+            round=t,
+            ndcg=self._exam.ndcg(ranker, self._top),
+            cumulative_ndcg=float(metrics.cumulative_ndcg(run.ndcgs)[-1]),
+            regret=0.0,
+            uncertain=self._doubts.share(ranker),
+            seconds=run.seconds,
+            certain_wrong=self._order_exam.orders(ranker).certain_wrong,
+        )
 
 
 def simulate_through(
@@ -86,50 +134,22 @@ def simulate_through(
     on_progress: Callable[[int], None] | None = None,
 ) -> RemoteRun:
     """Let the plan's user search through the service; in step: each batch is learned before the next list."""
-    judged = plan.judged
-    plan.user.check(judged)
+    plan.user.check(plan.judged)
     _put_model(plan, client, model, in_step)
-    data, keys, run = plan.fold.train, streams(plan.seed), RemoteRun()
-    queries = _draw_queries(plan, keys[QUERIES])
-    labels, offsets = np.asarray(data.labels), np.asarray(data.offsets)
-    ideals = metrics.ideal_dcgs(labels, offsets, plan.top)
-    held_out = getattr(plan.fold, plan.evaluate_on)
-    exam, order_exam, doubts = Exam.of(held_out, plan.seed), OrderExam.of(held_out), Doubts.of(data)
-    run.random_ndcg = exam.random_ndcg(plan.top)
-    versions = _Versions(client, model)
+    user, examiner, versions = _RemoteUser(plan, client, model), _Examiner(plan), _Versions(client, model)
+    run = RemoteRun(random_ndcg=examiner.random_ndcg())
     for t in range(1, plan.rounds + 1):
-        began, q = time.perf_counter(), int(queries[t - 1])
+        began = time.perf_counter()
         if in_step and (t - 1) % plan.batch == 0:
             versions.wait_for(t - 1)
-        first, last = int(offsets[q]), int(offsets[q + 1])
-        ids = [str(row) for row in range(first, last)]
-        rows = np.asarray(data.features[first:last], np.float32)
-        shown = client.rank_arrays(ids, rows, model=model, top=plan.top, draw=t)
-        listed = np.array([int(name) for name in shown.ids])
-        mask = np.arange(plan.top) < len(listed)
-        grades, seen = np.zeros(plan.top, np.int32), np.zeros(plan.top, judged.dtype)
-        grades[mask], seen[mask] = labels[listed], judged[listed]
-        clicks, ndcg = _draw_clicks(plan.user, seen, grades, mask, np.float32(ideals[q]), keys[USERS], np.int32(t))
-        chosen = np.flatnonzero(np.asarray(clicks)[: len(listed)])
-        client.feedback(shown.impression, [shown.ids[place] for place in chosen], model=model)
-        run.ndcgs.append(float(ndcg))
-        run.behind.append(t - 1 - versions.learned_by(shown.version))
+        ndcg, version = user.search(t)
+        run.ndcgs.append(ndcg)
+        run.behind.append(t - 1 - versions.learned_by(version))
         run.seconds += time.perf_counter() - began
         if t in plan.stops:
             if in_step:
                 versions.wait_for(t)
-            ranker = _served_ranker(client, model)
-            run.checkpoints.append(
-                Checkpoint(
-                    round=t,
-                    ndcg=exam.ndcg(ranker, plan.top),
-                    cumulative_ndcg=float(metrics.cumulative_ndcg(run.ndcgs)[-1]),
-                    regret=0.0,
-                    uncertain=doubts.share(ranker),
-                    seconds=run.seconds,
-                    certain_wrong=order_exam.orders(ranker).certain_wrong,
-                )
-            )
+            run.checkpoints.append(examiner.checkpoint(t, _served_ranker(client, model), run))
         if on_progress is not None:
             on_progress(1)
     return run

@@ -59,7 +59,7 @@ Talk = Callable[[AsyncClient], Awaitable[None]]
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     log = SqliteLog(tmp_path / "log.db")
-    made = Service(log, ServeSettings(documents=16))
+    made = Service(log, ServeSettings(max_documents=16))
     made.put("default", SpecRequest(n_features=2, ranker="random"))
     yield made
     made.close()

@@ -11,9 +11,8 @@ from perturank.core import Query
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.log import Log, snapshots
-from perturank.service.log.feedback import give_feedback
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Changed, Entry, Impression, Snapshot, packed
+from perturank.service.log.feedback import record_feedback
+from perturank.service.log.records import Changed, Entry, Impression, Snapshot, new_id, packed
 from perturank.service.log.spec import Spec, checked_spec
 from perturank.service.settings import Retention
 from perturank.wire.specification import SpecRequest
@@ -78,7 +77,7 @@ def clicked(log: Log, name: bytes, place: int | None, model: str = "m") -> None:
     with log.transaction() as transaction:
         entry = transaction.about(name)[0].entry
         assert isinstance(entry, Impression)
-        give_feedback(transaction, model, name, [] if place is None else [entry.ids[place]], True)
+        record_feedback(transaction, model, name, [] if place is None else [entry.ids[place]], True)
 
 
 def lived(
@@ -116,7 +115,7 @@ def append(log: Log, *entries: Entry) -> None:
 
 def versions(log: Log) -> list[int]:
     """Return the numbers of all versions."""
-    return [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
+    return [record.entry.version for record in log.control_records() if isinstance(record.entry, Snapshot)]
 
 
 def n_impressions(log: Log) -> int:

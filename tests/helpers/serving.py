@@ -35,7 +35,7 @@ class Serving:
             self.process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=os.environ | {"PERTURANK_DOCUMENTS": "16"} | environment,
+                env=os.environ | {"PERTURANK_MAX_DOCUMENTS": "16"} | environment,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

@@ -36,7 +36,7 @@ SMALL = {"widths": [4], "budget": 32, "examined_beyond": BEYOND}
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     log = SqliteLog(tmp_path / "log.db")
-    made = Service(log, ServeSettings(documents=16, compile_first=False))
+    made = Service(log, ServeSettings(max_documents=16, compile_first=False))
     yield made
     made.close()
     log.close()

@@ -29,7 +29,7 @@ ID = re.compile(rb"^x-request-id: (\S+)\r$", re.M)
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Serving]:
-    started = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_PATIENCE="2").ready()
+    started = Serving(tmp_path, PERTURANK_LEARNER="none", PERTURANK_BODY_TIMEOUT="2").ready()
     with started.client() as client:
         client.put_model("m", n_features=2, ranker="random", places=4)
     yield started.ready()

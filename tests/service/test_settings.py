@@ -10,9 +10,14 @@ from perturank.service.settings import Retention, ServeSettings, settled
 
 def test_a_flag_counts_before_the_environment_that_before_the_file_that_before_the_default(tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
-    file.write_text('[serve]\nport = 1\nrate = 5.0\nlearner = "none"\n')
-    settings = settled({"port": 3, "host": None}, {"PERTURANK_PORT": "2", "PERTURANK_RATE": "7"}, file)
-    assert (settings.port, settings.rate, settings.learner, settings.host) == (3, 7.0, "none", "127.0.0.1")
+    file.write_text('[serve]\nport = 1\nrequests_per_second = 5.0\nlearner = "none"\n')
+    settings = settled({"port": 3, "host": None}, {"PERTURANK_PORT": "2", "PERTURANK_REQUESTS_PER_SECOND": "7"}, file)
+    assert (settings.port, settings.requests_per_second, settings.learner, settings.host) == (
+        3,
+        7.0,
+        "none",
+        "127.0.0.1",
+    )
 
 
 def test_a_port_that_kubernetes_has_set_is_told_from_one_that_was_meant() -> None:
@@ -20,6 +25,11 @@ def test_a_port_that_kubernetes_has_set_is_told_from_one_that_was_meant() -> Non
     with pytest.raises(BadInput, match=r"tcp://10\.0\.0\.7:8765.*Kubernetes.*enableServiceLinks: false"):
         settled({"port": None}, environment)
     assert settled({"port": 99}, environment).port == 99
+
+
+def test_a_limit_under_an_earlier_name_is_refused() -> None:
+    with pytest.raises(BadInput, match="set PERTURANK_MAX_DOCUMENTS instead"):
+        settled({}, {"PERTURANK_DOCUMENTS": "16"})
 
 
 @pytest.mark.parametrize(

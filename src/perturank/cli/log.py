@@ -136,7 +136,7 @@ def show(
         )
         for record in opened.read(after=max(0, tail - n)):
             values = log_export.as_json(record, opened.secret)
-            kept = {k: v for k, v in values.items() if k not in ("position", "at", "model", "kind", "spec", "sum")}
+            kept = {k: v for k, v in values.items() if k not in ("position", "at", "model", "kind", "spec", "checksum")}
             what = " ".join(f"{key}={value}" for key, value in kept.items())
             listed.add_row(str(values["position"]), values["at"][:19], values["model"], values["kind"], what)
     finally:

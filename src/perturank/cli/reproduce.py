@@ -73,20 +73,39 @@ def reproduce(
     from perturank import catalogue, experiments, reproduction
     from perturank.experiments.protocol import protocol
 
-    words = {"folds": folds, "seeds": seeds, "rounds": rounds, "grid": grid, "tuning_seeds": tuning_seeds, "top": top}
-    changes: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
-    changes |= {"data": tuple(data)} if data else {}
-    changes |= {"users": _words(users)} if users else {}
-    changes |= {"rankers": _words(rankers)} if rankers else {}
-    changes |= {"evaluations": given_rounds(evaluate_at)} if evaluate_at else {}
-    changes |= {"experiments": tuple(only)} if only else {}
-    experiments.chosen(changes.get("experiments", ()))  # an unknown name is said before any data are read
-    for name in changes.get("rankers", ()):
+    # Unknown names are refused before any data are read.
+    experiments.chosen(tuple(only or ()))
+    for name in _words(rankers):
         catalogue.load_published(name)
-    study = reproduction.Study.of(protocol(scale, staged=staged, **changes))
+    options: dict[str, Any] = {
+        "data": tuple(data or ()),
+        "experiments": tuple(only or ()),
+        "rankers": _words(rankers),
+        "users": _words(users),
+        "evaluations": given_rounds(evaluate_at) if evaluate_at else (),
+        "folds": folds,
+        "seeds": seeds,
+        "rounds": rounds,
+        "grid": grid,
+        "tuning_seeds": tuning_seeds,
+        "top": top,
+    }
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    study = reproduction.Study.of(protocol(scale, staged=staged, **given))
     if dry_run:
         _say_estimates(reproduction.estimate(study, _done(out)), study, jobs, as_json)
         return
+    _say_findings(study, _run_missing(study, out, jobs, ray), out, as_json)
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",")) if text else ()
+
+
+def _run_missing(study: Study, out: Path, jobs: int, ray: str | None) -> dict[str, RunOutcome]:
+    """Run what is missing in the folder, on this machine or on a Ray cluster, and return all outcomes."""
+    from perturank import reproduction
+
     kept = study.store(out)
     with _watched(kept) as watch:
 
@@ -101,16 +120,11 @@ def reproduce(
                 cluster.run_jobs(missing, into, ray, watch.finished)
 
         try:
-            done = reproduction.run_missing(study, kept, run_jobs, watch.plan)
+            return reproduction.run_missing(study, kept, run_jobs, watch.plan)
         except KeyboardInterrupt:
             n = len(kept.keys())
             typer.echo(f"interrupted; {n} finished runs are kept in {out}: the same command goes on", err=True)
             raise typer.Exit(130) from None
-    _say_findings(study, done, out, as_json)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(","))
 
 
 def redraw(

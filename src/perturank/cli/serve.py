@@ -69,7 +69,7 @@ def add(
 
 
 @key_commands.command("list")
-def listed(file: Annotated[Path, typer.Option("--keys", help="File of keys.")] = Path("perturank.keys")) -> None:
+def list_keys(file: Annotated[Path, typer.Option("--keys", help="File of keys.")] = Path("perturank.keys")) -> None:
     """Print the keys' names and what they may do."""
     from perturank.service.http import auth
 

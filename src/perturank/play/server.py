@@ -161,7 +161,9 @@ class PlayServer:
     def run(self, folder: Path) -> None:
         """Serve until told to stop, or until the simulation is over."""
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-        service = ServeSettings(port=self._settings.port, log=f"sqlite:///{folder / 'perturank.db'}", documents=MOST)
+        service = ServeSettings(
+            port=self._settings.port, log=f"sqlite:///{folder / 'perturank.db'}", max_documents=MOST
+        )
         serve(service, lambda welcome: None, self._add)
         if self.failure is not None:
             raise self.failure

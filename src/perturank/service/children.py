@@ -1,4 +1,4 @@
-"""Child processes, where all learning is done: started afresh, not forked, since JAX has threads; they end with us."""
+"""Child processes that learn and replay: spawned, not forked, since JAX has threads; they end with their parent."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ PROGRAM = (sys.executable, "-c", "from perturank.cli import main; main()")
 
 
 def start(*words: str, log: str, pipes: int | None = None) -> subprocess.Popen[bytes]:
-    """Start a command of perturank that works on this log for us; `pipes`: where its stdout and stderr go."""
-    # Others may read a command line, and the address may hold a password.
+    """Start a command of perturank on this log; `pipes`: where its stdout and stderr go."""
+    # Not on the command line, which others may read: the address may contain a password.
     environment = os.environ | {"PERTURANK_LOG": log}
     command = [*PROGRAM, *words, "--with-parent"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=pipes, stderr=pipes, env=environment)
 
 
 def output(child: subprocess.Popen[bytes], stopping: threading.Event) -> tuple[bytes, bytes] | None:
-    """Return what a child writes to stdout and stderr until it ends; None: it was ended, since it is time to stop."""
-    held, child.stdin = child.stdin, None  # `communicate` would close it, and with that end the child
-    assert held is not None
-    with child, held:
+    """Return the stdout and stderr of a child when it has ended; None: the service stops, and has ended it."""
+    stdin, child.stdin = child.stdin, None  # `communicate` would close it, which ends the child
+    assert stdin is not None
+    with child, stdin:
         try:
             while not stopping.is_set():
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -38,7 +38,7 @@ def output(child: subprocess.Popen[bytes], stopping: threading.Event) -> tuple[b
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End a child, gently if it lets us."""
+    """Terminate a child; kill it if it does not end in time."""
     child.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(SECONDS_TO_END)
@@ -47,20 +47,20 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def stay_with_parent() -> None:
-    """Be a child: step back behind those who answer requests, and end when the parent does."""
+    """Lower the priority of this process, and end it when its parent ends."""
     _step_back()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _step_back() -> None:
-    """Keep to one core, and leave it to whoever answers requests: learning, and compiling above all, can wait."""
+    """Use one core at a low priority: the process that answers requests comes first."""
     os.nice(NICENESS)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def _end_with_parent() -> None:
-    """Wait for the end of stdin, which the parent holds open: it ends however the parent does."""
-    while os.read(sys.stdin.fileno(), 4096):  # not by its buffer, whose lock would be held when the process ends
+    """Wait for the end of stdin, which the parent holds open: it is closed however the parent ends."""
+    while os.read(sys.stdin.fileno(), 4096):  # not through the buffer, whose lock would be held at exit
         pass
-    os._exit(1)  # the log is whole at any moment: nothing need be finished
+    os._exit(1)  # the log is consistent at any moment: nothing need be finished

@@ -16,6 +16,12 @@ from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, Limit, Settings, h
 SECONDS_OF = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 PREFIX = "PERTURANK_"
 PASSWORD = r"(?i)(\b(?:ssl)?password"
+RENAMED = {
+    "documents": "max_documents",
+    "batch": "max_batch",
+    "rate": "requests_per_second",
+    "patience": "body_timeout",
+}
 PORT = Limit(lambda v: 0 <= v < 65536, "must be between 0 and 65535")
 
 
@@ -57,11 +63,11 @@ class ServeSettings(Settings):
     keep_impressions: int | None = hyper(None, "the same as a number of learned impressions", "", AT_LEAST_ONE)
     keys: str | None = hyper(None, "file of API keys, as `perturank keys` writes it; none: no key is asked for")
     body_bytes: int = hyper(8_000_000, "largest body of a request", "", AT_LEAST_ONE)
-    file_bytes: int = hyper(500_000_000, "largest file of a model that is brought", "", AT_LEAST_ONE)
-    documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
-    batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
-    rate: float = hyper(2000.0, "requests a second that a key, or without keys an address, may send", "", POSITIVE)
-    patience: float = hyper(30.0, "seconds within which the body of a request must arrive", "", POSITIVE)
+    file_bytes: int = hyper(500_000_000, "largest file of a model that is imported", "", AT_LEAST_ONE)
+    max_documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
+    max_batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
+    requests_per_second: float = hyper(2000.0, "of a key, or without keys of an address", "", POSITIVE)
+    body_timeout: float = hyper(30.0, "seconds within which the body of a request must arrive", "", POSITIVE)
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
 
     @property
@@ -117,6 +123,9 @@ def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
         settings = settings.changed(**_of_file(file))
     said = {name: value for name, value in flags.items() if value is not None}
     unsaid = {name: PREFIX + name.upper() for name in names if name not in said}
+    for old, new in RENAMED.items():  # a limit must not be lost without a word
+        if PREFIX + old.upper() in environment:
+            raise BadInput(f"{PREFIX}{old.upper()} is an earlier name", f"set {PREFIX}{new.upper()} instead")
     texts = {name: environment[variable] for name, variable in unsaid.items() if variable in environment}
     if texts.get("port", "").startswith("tcp://"):
         remedy = "give --port, or name the Service otherwise, or set enableServiceLinks: false for the Pod"
@@ -126,10 +135,10 @@ def settled(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
 
 def _of_file(file: Path) -> dict[str, Any]:
     try:
-        held = tomllib.loads(file.read_text())
+        tables = tomllib.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise BadInput(f"{file} cannot be read as TOML ({error})", "write [serve] and name = value") from None
-    strangers = [name for name in held if name != "serve"]
+    strangers = [name for name in tables if name != "serve"]
     if strangers:
         raise unknown("table", strangers[0], ["serve"])
-    return dict(held.get("serve", {}))
+    return dict(tables.get("serve", {}))

@@ -15,7 +15,7 @@ from perturank.service.settings import ServeSettings
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     log = SqliteLog(tmp_path / "log.db")
-    made = Service(log, ServeSettings(documents=16, batch=5, body_bytes=20_000))
+    made = Service(log, ServeSettings(max_documents=16, max_batch=5, body_bytes=20_000))
     yield made
     made.close()
     log.close()

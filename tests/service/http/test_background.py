@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from perturank.service.http.app import application
 from perturank.service.http.background import Health, Sampler, background_tasks
-from perturank.service.serving.models import Host, Hosted
-from perturank.service.serving.overview import Overview, Recent
+from perturank.service.serving.models import LoadedModel, LoadedModels
+from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.specification import SpecRequest
@@ -24,14 +24,14 @@ SECONDS = 60.0
 def test_a_model_that_cannot_be_compiled_does_not_stop_the_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiles = Host.compile
+    compiles = LoadedModels.compile
 
-    def compile_but_one(host: Host, held: Hosted, length: int) -> None:
-        if held.name == "a":
+    def compile_but_one(models: LoadedModels, loaded: LoadedModel, length: int) -> None:
+        if loaded.name == "a":
             raise MemoryError("too large")
-        compiles(host, held, length)
+        compiles(models, loaded, length)
 
-    monkeypatch.setattr(Host, "compile", compile_but_one)
+    monkeypatch.setattr(LoadedModels, "compile", compile_but_one)
     for name in ("a", "b"):
         service.put(name, SpecRequest(n_features=2, ranker="random", places=4))
     with TestClient(application(service), base_url="http://127.0.0.1") as http:
@@ -39,7 +39,7 @@ def test_a_model_that_cannot_be_compiled_does_not_stop_the_others(
         while http.get("/readyz").json()["to_compile"] > 1 and time.monotonic() < end:
             time.sleep(0.02)
         assert http.get("/readyz").json()["status"] == "failing"
-        assert [held.name for held, _ in service.host.uncompiled()] == ["a"]
+        assert [loaded.name for loaded, _ in service.models.uncompiled()] == ["a"]
         service.delete("a")
         while http.get("/readyz").status_code != 200 and time.monotonic() < end:
             time.sleep(0.02)
@@ -56,19 +56,19 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def test_whatever_fails_in_a_task_is_reported_and_retried(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perturank.service.http.background.SECONDS_BETWEEN_SAMPLES", 0.01)
-    metrics, sampler = Metrics(), Sampler(service, Recent())
+    metrics, sampler = Metrics(), Sampler(service)
     health = Health(Overview(service, metrics.traffic), metrics)
 
-    def broken(host: Host) -> list[Hosted]:
+    def broken(models: LoadedModels) -> list[LoadedModel]:
         raise KeyError("m")
 
     async def run() -> None:
         async with background_tasks(service, health, sampler, None):
             with monkeypatch.context() as patched:
-                patched.setattr(Host, "all", broken)
+                patched.setattr(LoadedModels, "all", broken)
                 await until(lambda: len(health.failing) == 4)
             service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
-            await until(lambda: health.failing == [] and next(iter(service.host.uncompiled()), None) is None)
+            await until(lambda: health.failing == [] and next(iter(service.models.uncompiled()), None) is None)
 
     asyncio.run(run())
 
@@ -81,7 +81,7 @@ def test_an_added_task_that_ends_in_a_failure_is_reported(service: Service, capl
         raise OSError("no disk")
 
     async def run() -> None:
-        async with background_tasks(service, health, Sampler(service, Recent()), added):
+        async with background_tasks(service, health, Sampler(service), added):
             await until(lambda: bool(health.failing))
 
     asyncio.run(run())
@@ -99,20 +99,20 @@ def test_a_model_that_vanishes_while_all_are_listed_harms_nobody(service: Servic
     other = threading.Thread(target=come_and_go)
     other.start()
     while other.is_alive():
-        assert [held.name for held in service.host.all()] in (["a"], ["a", "b"])
+        assert [loaded.name for loaded in service.models.all()] in (["a"], ["a", "b"])
     other.join()
 
 
 def test_a_process_that_has_been_ready_stays_so_while_it_compiles_more(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiles, may_compile = Host.compile, threading.Event()
+    compiles, may_compile = LoadedModels.compile, threading.Event()
 
-    def slowly(host: Host, held: Hosted, length: int) -> None:
+    def slowly(models: LoadedModels, loaded: LoadedModel, length: int) -> None:
         assert may_compile.wait(SECONDS)
-        compiles(host, held, length)
+        compiles(models, loaded, length)
 
-    monkeypatch.setattr(Host, "compile", slowly)
+    monkeypatch.setattr(LoadedModels, "compile", slowly)
     service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
     with TestClient(application(service), base_url="http://127.0.0.1") as http:
         answer = http.get("/readyz")

@@ -21,16 +21,14 @@ from starlette.testclient import TestClient
 from perturank.service.http.background import Sampler
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.state import State
-from perturank.service.log import Log, changes
+from perturank.service.log import Log, changes, exploration_cost
+from perturank.service.log.counters import LEARNED, MINUTE, TOTAL
 from perturank.service.log.feedback import close_windows
 from perturank.service.log.records import Changed, Feedback, Impression
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.log.sums import MINUTE, TOTAL
-from perturank.service.serving.overview import Overview, Recent
+from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
-from perturank.service.telemetry import cost
-from perturank.service.telemetry.counters import LEARNED
 from perturank.service.telemetry.prometheus import Metrics, Traffic
 
 MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
@@ -82,17 +80,17 @@ def test_history_reads_and_packs_beside_the_event_loop(
     lived: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, packed = list[str | None](), list[str]()
-    sums, compress = service.log.sums, gzip.compress
+    counters, compress = service.log.counters, gzip.compress
 
     def read(spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[Any]:
         asked.append(model)
-        return sums(spans, since, model)
+        return counters(spans, since, model)
 
     def pack(content: bytes, level: int) -> bytes:
         packed.append(threading.current_thread().name)
         return compress(content, level)
 
-    monkeypatch.setattr(service.log, "sums", read)
+    monkeypatch.setattr(service.log, "counters", read)
     monkeypatch.setattr(gzip, "compress", pack)
     answer = lived.get("/v1/models/m/history", headers={"accept-encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"
@@ -108,8 +106,8 @@ def test_a_moment_has_the_last_minutes_alone_though_the_clock_was_set_back(
     for n in range(1, 10):
         monkeypatch.setattr(time, "time_ns", lambda n=n: now + n * MINUTE * 10**9)
         with service.log.transaction() as transaction:
-            transaction.tally.add("m", {LEARNED: 1})
-    minutes = service.log.sums((MINUTE,), model="m")
+            transaction.counters.add("m", {LEARNED: 1})
+    minutes = service.log.counters((MINUTE,), model="m")
     monkeypatch.setattr(time, "time", lambda: now / 1e9 - 86_400)
     (model,) = Overview(service, Traffic()).now()["models"]
     assert [each["start"] for each in model["minutes"]] == [1000 * row.start for row in minutes if row.span][-3:]
@@ -151,26 +149,28 @@ def test_a_deleted_model_leaves_nothing_to_look_at(lived: TestClient) -> None:
     assert lived.get("/v1/models/m/history").json()["buckets"] == []
 
 
-def test_a_deleted_model_does_not_come_back_in_the_sums(lived: TestClient, service: Service) -> None:
-    held, learner, recent = service.host.get("m"), Learner(service.log), Recent()
-    shown = service.rank(held, ["a", "b"], rows(2), None).result()
+def test_a_deleted_model_does_not_come_back_in_the_counters(lived: TestClient, service: Service) -> None:
+    loaded, learner = service.models.get("m"), Learner(service.log)
+    shown = service.rank(loaded, ["a", "b"], rows(2), None).result()
     service.feedback("m", shown.impression, ["a"], True).result()
     with service.log.transaction() as transaction:
         changes.delete(transaction, "m")  # by another process: this one does not know it yet
     for refused in (
-        service.rank(held, ["a", "b"], rows(2), None),
+        service.rank(loaded, ["a", "b"], rows(2), None),
         service.feedback("m", shown.impression, ["b"], True),
     ):
         with pytest.raises(NotKnown):
             refused.result()
-    recent.note("m", None, ["a", "b"], rows(2), None)
-    Sampler(service, recent).look()
+    service.models.recent.note("m", None, ["a", "b"], rows(2), None)
+    Sampler(service).sample()
     service.committer.submit(lambda transaction: None).result()
     learner.step()
-    assert service.log.sums((TOTAL, MINUTE)) == []
+    assert service.log.counters((TOTAL, MINUTE)) == []
 
 
-def test_a_model_that_is_deleted_while_the_learner_looks_has_no_sums(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_deleted_while_the_learner_looks_has_no_counters(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     created(log)
     learner = Learner(log)
     with log.transaction() as transaction:
@@ -185,7 +185,7 @@ def test_a_model_that_is_deleted_while_the_learner_looks_has_no_sums(log: Log, m
 
     monkeypatch.setattr(learner.progress, "idle", late)
     learner.step()
-    assert log.sums((TOTAL, MINUTE)) == []
+    assert log.counters((TOTAL, MINUTE)) == []
 
 
 def test_a_model_that_begins_anew_is_counted_from_its_first_list(log: Log) -> None:
@@ -196,18 +196,17 @@ def test_a_model_that_begins_anew_is_counted_from_its_first_list(log: Log) -> No
         position = transaction.append("m", Changed(0, changed))
     shown_and_clicked(log, changed, 2, 30, generation=position)
     assert learner.step() == 2
-    (total,) = (row.amounts for row in log.sums((TOTAL,)))
+    (total,) = (row.amounts for row in log.counters((TOTAL,)))
     assert total[LEARNED] == 8
 
 
 def test_the_newest_query_is_asked_for_its_uncertain_pairs(lived: TestClient, service: Service) -> None:
-    recent = Recent()
-    recent.note("m", None, [f"d{i}" for i in range(6)], rows(6), None)
-    sampler = Sampler(service, recent)
-    sampler.look()
-    sampler.look()  # nothing new: nothing is added
+    service.models.recent.note("m", None, [f"d{i}" for i in range(6)], rows(6), None)
+    sampler = Sampler(service)
+    sampler.sample()
+    sampler.sample()  # nothing new: nothing is added
     service.committer.submit(lambda transaction: None).result()
-    (total,) = (row.amounts for row in service.log.sums((TOTAL,)))
+    (total,) = (row.amounts for row in service.log.counters((TOTAL,)))
     assert total["sampled queries"] == 1
     assert 0 <= total["uncertain share"] <= 1
 
@@ -270,7 +269,7 @@ def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, servic
         for _ in range(chance.randint(0, 3)):
             said = {"impression": shown["impression"], "clicks": chance.sample(ids, chance.randint(0, len(ids)))}
             http.post("/v1/models/m/feedback", json=said).raise_for_status()
-    (total,) = (row.amounts for row in service.log.sums((TOTAL,)))
+    (total,) = (row.amounts for row in service.log.counters((TOTAL,)))
     expected = recounted(service.log)
     assert {name: total[name] for name in expected} == pytest.approx(expected)
     counted = [name for name in total if name.startswith(("lists", "length", "click", "feedback", "priced", "recip"))]
@@ -278,7 +277,7 @@ def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, servic
 
 
 def recounted(log: Log) -> dict[str, float]:
-    """Return the sums from every entry of the log."""
+    """Return the counters from every entry of the log."""
     found: Counter[str] = Counter()
     lists, clicks = dict[bytes, Impression](), dict[bytes, set[str]]()
     for record in log.read():
@@ -295,6 +294,9 @@ def recounted(log: Log) -> dict[str, float]:
     for name, shown in lists.items():
         for document in clicks[name]:
             found[f"click {shown.ids.index(document) + 1}"] += 1
-    sums = {key: float(n) for key, n in found.items()}
-    worths = [cost.worth(shown, clicks[name]) for name, shown in lists.items()]
-    return sums | {cost.SHOWN: sum(one for one, _ in worths), cost.BEST: sum(other for _, other in worths)}
+    amounts = {key: float(n) for key, n in found.items()}
+    worths = [exploration_cost.worth(shown, clicks[name]) for name, shown in lists.items()]
+    return amounts | {
+        exploration_cost.SHOWN: sum(one for one, _ in worths),
+        exploration_cost.BEST: sum(other for _, other in worths),
+    }

@@ -131,7 +131,7 @@ def test_a_first_request_that_is_refused_makes_no_model(http: TestClient, servic
         packed, headers = msgspec.msgpack.encode(body), {"content-type": "application/msgpack"}
         assert http.post("/v1/models/default/rank", content=packed, headers=headers).status_code == 422
     service.refresh()
-    assert "default" not in service.host
+    assert "default" not in service.models
 
 
 def test_documents_of_another_width_are_told_the_way_out(http: TestClient, made: Any) -> None:
@@ -203,12 +203,12 @@ def test_a_model_is_taken_out_and_brought_back_as_a_file(
     path = tmp_path / "model"
     path.write_bytes(http.get("/v1/models/m/file").content)
     ranker = storage.load(path)
-    assert snapshots.digest(ranker) == snapshots.digest(service.host.get("m").ranker)
+    assert snapshots.digest(ranker) == snapshots.digest(service.models.get("m").ranker)
     http.put("/v1/models/n", json=SPEC)
     assert http.put("/v1/models/n/file", content=path.read_bytes()).status_code == 202
     Learner(service.log).step()
     service.refresh()
-    assert small.same_bits(service.host.get("n").ranker, ranker)
+    assert small.same_bits(service.models.get("n").ranker, ranker)
     http.put("/v1/models/o", json=SPEC | {"ranker": "random"})
     refused = http.put("/v1/models/o/file", content=path.read_bytes())
     assert refused.status_code == 422
@@ -306,7 +306,7 @@ def test_a_model_that_becomes_another_while_its_file_is_read_does_not_take_it(
 
 
 def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Service, made: Any) -> None:
-    ranker = service.host.get("m").ranker
+    ranker = service.models.get("m").ranker
     arrays = {name: np.repeat(array[None], 2, 0) for name, array in storage.arrays_of(ranker).items()}
     answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))
     assert (answer.status_code, "has shape" in answer.json()["title"]) == (422, True)
@@ -315,14 +315,14 @@ def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Se
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, service: Service, value: float) -> None:
     service.put("m", SpecRequest(n_features=5, ranker="p2linrank", places=4))
-    ranker = service.host.get("m").ranker
+    ranker = service.models.get("m").ranker
     sound = storage.arrays_of(ranker)
     names = [name for name, array in sound.items() if array.dtype.kind == "f" and array.size]
     assert any(name.startswith(".history") for name in names)
     for name in names:
         arrays = sound | {name: np.full_like(sound[name], value)}
         answer = http.put("/v1/models/m/file", content=storage.packed(arrays, storage.header_of(ranker)))
-        assert (answer.status_code, "holds what is no number" in answer.json()["title"]) == (422, True), name
+        assert (answer.status_code, "has values that are not finite" in answer.json()["title"]) == (422, True), name
     assert service.log.names("m/imported/") == []
 
 

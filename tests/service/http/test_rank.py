@@ -21,9 +21,7 @@ from perturank.service.http.rank import ListEndpoints
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
-from perturank.service.log.ids import new_id, sign_id
-from perturank.service.log.records import Impression
-from perturank.service.serving.overview import Recent
+from perturank.service.log.records import Impression, new_id, sign_id
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Explained
@@ -134,11 +132,10 @@ def test_batches(http: TestClient) -> None:
 
 
 def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> None:
-    recent = Recent()
-    lists = ListEndpoints(service, Metrics(), recent)
-    held = service.host.get("m")
-    for length in service.host.lengths(held.spec):
-        service.host.compile(held, length)
+    lists, recent = ListEndpoints(service, Metrics()), service.models.recent
+    loaded = service.models.get("m")
+    for length in service.models.lengths(loaded.spec):
+        service.models.compile(loaded, length)
     body = msgspec.json.encode({"requests": [{"documents": documents()}] * 5})
 
     async def looked() -> list[int]:
@@ -155,8 +152,8 @@ def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> Non
 def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lists, compiled, rank = ListEndpoints(service, Metrics(), Recent()), threading.Event(), service.rank
-    monkeypatch.setattr(service.host, "is_compiled", lambda held, length: False)
+    lists, compiled, rank = ListEndpoints(service, Metrics()), threading.Event(), service.rank
+    monkeypatch.setattr(service.models, "is_compiled", lambda loaded, length: False)
 
     def slowly(*args: Any, **options: Any) -> Any:
         assert compiled.wait(60)

@@ -31,7 +31,7 @@ def keyed(tmp_path: Path) -> Iterator[tuple[TestClient, dict[str, dict[str, str]
         "one": add_key(file, "one", ("serve",), ("m",)),
     }
     log = SqliteLog(tmp_path / "log.db")
-    service = Service(log, ServeSettings(documents=16, keys=str(file), rate=30.0))
+    service = Service(log, ServeSettings(max_documents=16, keys=str(file), requests_per_second=30.0))
     with TestClient(application(service)) as client:
         yield client, {name: {"authorization": f"Bearer {key}"} for name, key in made.items()}
     service.close()
@@ -83,7 +83,7 @@ def test_a_key_that_asks_too_often_is_told_to_wait(keyed: tuple[TestClient, dict
 
 def test_without_keys_an_address_that_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
-    service = Service(log, ServeSettings(documents=16, rate=5.0))
+    service = Service(log, ServeSettings(max_documents=16, requests_per_second=5.0))
     with TestClient(application(service), base_url="http://127.0.0.1") as http:
         answers = [http.get("/v1/models/x") for _ in range(40)]
         assert {answer.status_code for answer in answers} == {404, 429}

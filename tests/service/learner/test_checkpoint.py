@@ -20,9 +20,8 @@ from perturank.service.learner import learner as learning
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild, recall_from
 from perturank.service.log import Log, snapshots
-from perturank.service.log.feedback import give_feedback
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Batch, Closed
+from perturank.service.log.feedback import record_feedback
+from perturank.service.log.records import Batch, Closed, new_id
 
 
 def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> None:
@@ -122,7 +121,7 @@ def test_clicks_that_came_before_their_list_are_not_lost_by_a_restart(log: Log) 
     created(log, ranker="p2linrank")
     name = new_id(log.tail())
     with log.transaction() as transaction:
-        assert give_feedback(transaction, "m", name, ["c"], False) == "early"
+        assert record_feedback(transaction, "m", name, ["c"], False) == "early"
     lived(log, spec("p2linrank"), 1)
     first = Learner(log)
     first.step()
@@ -145,7 +144,7 @@ def test_a_list_whose_last_word_came_first_is_not_learned_again_after_a_restart(
     created(log, ranker="p2linrank")
     name = new_id(log.tail())
     with log.transaction() as transaction:
-        assert give_feedback(transaction, "m", name, ["c"], True) == "early"
+        assert record_feedback(transaction, "m", name, ["c"], True) == "early"
     shown(log)  # waits, so that the log is needed from here on
     shown(log, impression(1), name=name)
     first = Learner(log)

@@ -22,7 +22,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, snapshots
-from perturank.service.log.feedback import give_feedback
+from perturank.service.log.feedback import record_feedback
 from perturank.service.log.records import Compacted, Deleted, Erased, Impression
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
@@ -104,7 +104,7 @@ def test_what_waits_is_not_learned_and_its_clicks_are_not_kept(log: Log) -> None
     retention.request_erasure(log, ALICE)
     tidied(learner)
     with log.transaction() as transaction:
-        assert give_feedback(transaction, "m", waiting, ["d0"], True) == "late"
+        assert record_feedback(transaction, "m", waiting, ["d0"], True) == "late"
     assert all(record.impression != waiting for record in log.read())
     clicked(log, others, 1)
     assert learner.step() == 1

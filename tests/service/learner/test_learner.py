@@ -33,9 +33,8 @@ from perturank.service.learner.replay import matches_stored, rebuild, rebuild_ve
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import State
 from perturank.service.log import Log, changes, snapshots
-from perturank.service.log.feedback import give_feedback
-from perturank.service.log.ids import source_seal
-from perturank.service.log.records import Batch, Changed, Closed, Deleted, Imported, RolledBack
+from perturank.service.log.feedback import record_feedback
+from perturank.service.log.records import Batch, Changed, Closed, Deleted, Imported, RolledBack, source_seal
 from perturank.service.log.refusals import NotReady
 from perturank.service.settings import Retention
 
@@ -108,7 +107,7 @@ def test_a_changed_ranker_starts_anew_and_old_impressions_are_not_learned(log: L
     waiting = served(log, spec(), 9)
     append(log, Changed(0, spec(settings={"learning_rate": 0.5})))
     with log.transaction() as transaction:
-        assert give_feedback(transaction, "m", waiting, [], True) == "recorded"
+        assert record_feedback(transaction, "m", waiting, [], True) == "recorded"
     assert learner.step() == 0
     assert bits(learner) == snapshots.digest(spec(settings={"learning_rate": 0.5}).start(), whole=True)
     lived(log, spec(), 1, 11, generation=learner.states["m"].generation)
@@ -242,7 +241,7 @@ def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> Non
     for name in names:
         clicked(log, name, 0)
     assert learner.step() == 8
-    batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
+    batches = [record.entry for record in log.control_records() if isinstance(record.entry, Batch)]
     assert batches == [Batch(batches[0].through, 8, names[2:4], is_counted=True)]
     assert rebuild(log, "m").differs is None
 
@@ -288,7 +287,7 @@ def test_batches_of_a_fixed_size_wait_until_they_are_whole(log: Log) -> None:
     learner = Learner(log)
     lived(log, spec(), 7)
     assert learner.step() == 6
-    assert [record.entry.n for record in log.rare() if isinstance(record.entry, Batch)] == [3, 3]
+    assert [record.entry.n for record in log.control_records() if isinstance(record.entry, Batch)] == [3, 3]
     lived(log, spec(), 2, 7)
     assert learner.step() == 3
     report = rebuild(log, "m")
@@ -303,7 +302,7 @@ def test_batches_of_a_fixed_size_and_the_cap_hold_where_a_window_closes_over_man
     names += [served(log, spec(), seed) for seed in range(7, 10)]
     append(log, Closed(log.tail()))
     assert learner.step() == 4
-    batches = [record.entry for record in log.rare() if isinstance(record.entry, Batch)]
+    batches = [record.entry for record in log.control_records() if isinstance(record.entry, Batch)]
     assert [(batch.n, batch.skipped) for batch in batches] == [(2, names[2:3]), (0, names[3:6]), (2, names[6:7])]
     assert len(learner.states["m"].queue) == 1
     assert rebuild(log, "m").differs is None
@@ -323,7 +322,7 @@ def test_a_learner_that_is_to_stop_does_not_read_to_the_end(log: Log, monkeypatc
     created(log)
     learner = learned(log, spec(), 4)
     monkeypatch.setattr(learning, "STATE_EVERY", 6)
-    batches = [record.position for record in log.rare() if isinstance(record.entry, Batch)]
+    batches = [record.position for record in log.control_records() if isinstance(record.entry, Batch)]
     second = Learner(log, is_over=lambda: True)
     assert second.step() == 0
     assert second.position == 1

@@ -32,7 +32,7 @@ from perturank.service.learner.replay import matches_stored, rebuild, rebuild_ve
 from perturank.service.learner.state import Recall, State
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, Transaction, changes, snapshots, sql
-from perturank.service.log.feedback import give_feedback
+from perturank.service.log.feedback import record_feedback
 from perturank.service.log.records import Changed, Compacted, Deleted, Impression, Record, RolledBack, Snapshot
 from perturank.service.log.refusals import NotKnown, NotReady
 from perturank.service.log.sqlite import SqliteLog
@@ -280,7 +280,7 @@ def test_feedback_on_what_is_compacted_changes_nothing(log: Log) -> None:
     tail = log.tail()
     for final in (True, False):
         with log.transaction() as transaction:
-            assert give_feedback(transaction, "m", name, ["d0"], final) == "late"
+            assert record_feedback(transaction, "m", name, ["d0"], final) == "late"
     assert log.tail() == tail
 
 

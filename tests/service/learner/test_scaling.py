@@ -5,6 +5,7 @@ import pytest
 from helpers import small
 from helpers.service_small import bits, created, lived, must_be_learned_anew, rows, served, spec
 from oracles import scale as oracle
+from perturank.service.log.ids import source_seal
 
 from perturank.core import Query
 from perturank.parts.standardised import Scale, Standardised
@@ -13,13 +14,12 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.learner.state import MOST_TO_SCALE
 from perturank.service.log import Log, changes, snapshots
-from perturank.service.log.ids import source_seal
 from perturank.service.log.records import RolledBack, Scaled, unpacked
 from perturank.service.settings import Retention
 
 
 def scales(log: Log) -> list[Scaled]:
-    return [record.entry for record in log.rare() if isinstance(record.entry, Scaled)]
+    return [record.entry for record in log.control_records() if isinstance(record.entry, Scaled)]
 
 
 def ranker_of(learner: Learner) -> Standardised:
@@ -67,9 +67,9 @@ def test_what_was_learned_is_learned_again_at_the_new_scale(log: Log) -> None:
     state, last = learner.states["m"], scales(log)[-1]
     assert (last.n, state.learned) == (4, 4)
     # The oracle: one fit to all four lists at the last scale, which is convex.
-    start = chosen.start()
-    assert isinstance(start, Standardised)
-    at_once = start.with_scale(Scale(np.array(last.location), np.array(last.spread)))
+    fresh = chosen.start()
+    assert isinstance(fresh, Standardised)
+    at_once = fresh.with_scale(Scale(np.array(last.location), np.array(last.spread)))
     lists = zip(state.recall.shown(state.shown_first), range(4), strict=True)
     told = [update.Clicked(1, shown, frozenset({shown.ids[seed % 4]})) for shown, seed in lists]
     fitted = update.learn_from(at_once, told, seed=chosen.seed, learned=0, places=chosen.places)

@@ -5,8 +5,7 @@ import tracemalloc
 from helpers.service_small import impression
 
 from perturank.service.learner.state import Completed, Tracker
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Closed, Entry, Feedback, Impression, Record
+from perturank.service.log.records import Closed, Entry, Feedback, Impression, Record, new_id
 
 
 def fed(*entries: tuple[str, Entry]) -> list[list[Completed]]:

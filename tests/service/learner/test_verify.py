@@ -12,8 +12,7 @@ from perturank.service.learner import retention, verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, snapshots
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Batch, Feedback, Record
+from perturank.service.log.records import Batch, Feedback, Record, new_id
 from perturank.service.settings import Retention
 
 

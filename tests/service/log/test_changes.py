@@ -29,21 +29,23 @@ def spec(name: str) -> Spec:
 @pytest.mark.parametrize("name", sorted(catalogue.rankers()))
 def test_a_file_of_any_ranker_that_has_learned_is_taken_to_the_last_bit(name: str) -> None:
     ranker = small.learned(name, **growing(name))
-    brought = changes.brought("m", spec(name), snapshots.state_bytes(ranker))
-    assert small.same_bits(snapshots.ranker_of(brought.content, "it", spec(name))[0], ranker)
+    file = changes.read_ranker_file("m", spec(name), snapshots.state_bytes(ranker))
+    assert small.same_bits(snapshots.ranker_of(file.content, "it", spec(name))[0], ranker)
 
 
 def test_a_file_of_another_class_is_refused_by_its_name_and_one_of_other_settings_by_those() -> None:
     content = snapshots.state_bytes(small.learned("pdgd-linear"))
     with pytest.raises(Refused, match="ranker is pdgd-linear in the file and p2linrank here"):
-        changes.brought("m", spec("p2linrank"), content)
+        changes.read_ranker_file("m", spec("p2linrank"), content)
     header = storage.header_of(small.learned("pdgd-linear"))
     for field in ("ranker", "settings", "n_features"):
         for value in cast("tuple[Any, ...]", ("no such", 7, None, [], {})):
             with pytest.raises(Refused, match="another kind of ranker"):
-                changes.brought("m", spec("pdgd-linear"), storage.packed({}, header | {field: value}))
+                changes.read_ranker_file("m", spec("pdgd-linear"), storage.packed({}, header | {field: value}))
     with pytest.raises(Refused, match=r"learning_rate is 0\.5 in the file and 0\.05 here") as refused:
-        changes.brought("m", spec("mgd-linear"), snapshots.state_bytes(small.learned("mgd-linear", learning_rate=0.5)))
+        changes.read_ranker_file(
+            "m", spec("mgd-linear"), snapshots.state_bytes(small.learned("mgd-linear", learning_rate=0.5))
+        )
     assert "ranker is" not in str(refused.value)
 
 
@@ -56,7 +58,7 @@ def test_a_covariance_that_has_grown_is_taken_and_one_whose_arrays_differ_is_not
     for name in names:
         for array in (arrays[name][:-1], np.repeat(arrays[name], 2, 0), arrays[name][:0]):
             with pytest.raises(Refused, match=r"the file's array \.covariance"):
-                changes.brought("m", spec("olranknet"), storage.packed(arrays | {name: array}, header))
+                changes.read_ranker_file("m", spec("olranknet"), storage.packed(arrays | {name: array}, header))
 
 
 def test_what_cannot_grow_has_the_size_of_a_new_one() -> None:
@@ -64,7 +66,7 @@ def test_what_cannot_grow_has_the_size_of_a_new_one() -> None:
     arrays = storage.arrays_of(ranker)
     longer = arrays | {".theta": np.repeat(arrays[".theta"], 2, 0)}
     with pytest.raises(Refused, match=r"\.theta has shape"):
-        changes.brought("m", spec("p2linrank"), storage.packed(longer, storage.header_of(ranker)))
+        changes.read_ranker_file("m", spec("p2linrank"), storage.packed(longer, storage.header_of(ranker)))
 
 
 def test_a_history_of_negative_weight_is_refused() -> None:
@@ -72,4 +74,4 @@ def test_a_history_of_negative_weight_is_refused() -> None:
     arrays = storage.arrays_of(ranker)
     below = arrays | {".history.weight": -arrays[".history.weight"]}
     with pytest.raises(Refused, match=r"\.history\.weight is below zero"):
-        changes.brought("m", spec("p2linrank"), storage.packed(below, storage.header_of(ranker)))
+        changes.read_ranker_file("m", spec("p2linrank"), storage.packed(below, storage.header_of(ranker)))

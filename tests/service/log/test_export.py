@@ -7,7 +7,6 @@ from helpers.service_small import clicked, created, impression, shown, spec
 
 from perturank.service.learner.learner import Learner
 from perturank.service.log import Log
-from perturank.service.log.ids import sign_id
 from perturank.service.log.records import (
     KINDS,
     Batch,
@@ -24,6 +23,7 @@ from perturank.service.log.records import (
     RolledBack,
     Snapshot,
     as_json,
+    sign_id,
 )
 
 OF_EACH_KIND: list[Entry] = [

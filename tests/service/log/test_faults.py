@@ -24,8 +24,7 @@ from perturank.service.learner.replay import rebuild, recall_from
 from perturank.service.learner.verify import faults
 from perturank.service.log import snapshots
 from perturank.service.log.group_commit import Committer
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Snapshot
+from perturank.service.log.records import Snapshot, new_id
 from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
 from perturank.service.log.sqlite import WAL_BYTES, SqliteLog
@@ -133,7 +132,7 @@ def test_a_wal_file_torn_at_any_byte_opens_at_the_last_whole_transaction(
         assert log.tail() == tail
         assert [each.impression for each in log.read()] == [each.impression for each in lived_log.read(0, tail)]
         assert list(faults(log)) == []
-        versions = [record.entry.version for record in log.rare() if isinstance(record.entry, Snapshot)]
+        versions = [record.entry.version for record in log.control_records() if isinstance(record.entry, Snapshot)]
         assert snapshots.versions(log, "m") == versions  # none is ahead of the log
         state = load(log, "m", recall_from(log), snapshots.state_name("m"))
         assert state is None or state.at <= tail

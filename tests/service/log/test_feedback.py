@@ -4,15 +4,14 @@ import pytest
 from helpers.service_small import created, impression, shown
 
 from perturank.service.log import Log
-from perturank.service.log.feedback import close_windows, give_feedback, through
-from perturank.service.log.ids import new_id
-from perturank.service.log.records import Feedback
+from perturank.service.log.feedback import close_windows, closed_up_to, record_feedback
+from perturank.service.log.records import Feedback, new_id
 from perturank.service.log.refusals import Contradiction, Refused
 
 
 def give(log: Log, name: bytes, clicks: str = "", final: bool = False) -> str:
     with log.transaction() as transaction:
-        return give_feedback(transaction, "m", name, list(clicks), final)
+        return record_feedback(transaction, "m", name, list(clicks), final)
 
 
 def close(log: Log, position: int) -> int | None:
@@ -98,5 +97,5 @@ def test_a_window_closes_once_and_never_opens_again(log: Log) -> None:
     assert close(log, 1) is None
     assert close(log, 3) == 5
     with log.transaction() as transaction:
-        assert through(transaction, "m") == 3
-        assert through(transaction, "other") == 0
+        assert closed_up_to(transaction, "m") == 3
+        assert closed_up_to(transaction, "other") == 0

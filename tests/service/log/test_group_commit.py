@@ -12,7 +12,7 @@ import pytest
 from helpers.service_small import IDS, shown
 
 from perturank.service.log import Log, Transaction
-from perturank.service.log.feedback import give_feedback
+from perturank.service.log.feedback import record_feedback
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.records import Closed
 from perturank.service.log.refusals import LogFull, NotReady, Refused
@@ -168,7 +168,7 @@ def test_what_nobody_waits_for_any_more_is_written_all_the_same(log: Log, commit
 def test_the_same_feedback_from_many_threads_is_recorded_once(log: Log, committer: Committer) -> None:
     name = shown(log)
     futures = [
-        committer.submit(lambda transaction: give_feedback(transaction, "m", name, IDS[:1], True)) for _ in range(40)
+        committer.submit(lambda transaction: record_feedback(transaction, "m", name, IDS[:1], True)) for _ in range(40)
     ]
     assert sorted(future.result() for future in futures) == ["known"] * 39 + ["recorded"]
 

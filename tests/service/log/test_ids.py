@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perturank.service.log.ids import made_at, new_id, sign_id, verify_id
+from perturank.service.log.records import made_at, new_id, sign_id, verify_id
 from perturank.service.log.refusals import NotKnown
 
 SECRET = b"s" * 32

@@ -20,7 +20,7 @@ def test_what_is_appended_is_read_back_in_order(log: Log) -> None:
     assert (first.position, first.model, first.entry) == (1, "m", Changed(0, spec()))
     assert (second.position, second.impression, second.entry) == (2, name, impression())
     assert [record.position for record in log.read(after=1)] == [2]
-    assert [record.position for record in log.read(through=1)] == [1]
+    assert [record.position for record in log.read(up_to=1)] == [1]
     assert list(log.read(model="other")) == []
 
 
@@ -59,8 +59,8 @@ def test_rare_entries_are_found_among_many_impressions(log: Log) -> None:
         assert newest is not None
         assert newest.entry == Pinned(3)
         assert transaction.newest("m", Closed) is None
-    assert [record.position for record in log.rare()] == [1, 7, 8]
-    assert [record.position for record in log.rare(after=7)] == [8]
+    assert [record.position for record in log.control_records()] == [1, 7, 8]
+    assert [record.position for record in log.control_records(after=7)] == [8]
 
 
 def test_only_the_kinds_that_are_asked_for_are_read(either: Log) -> None:
@@ -69,9 +69,9 @@ def test_only_the_kinds_that_are_asked_for_are_read(either: Log) -> None:
         for entry in entries:
             transaction.append("m", entry)
             transaction.append("n", entry)
-    assert [record.position for record in either.rare(kinds=(Changed, Pinned))] == [3, 4, 7, 8, 9, 10]
-    assert [record.position for record in either.rare(8, kinds=(Pinned,))] == [9, 10]
-    assert [record.position for record in either.rare(4, kinds=(Closed, Pinned))] == [5, 6, 9, 10]
+    assert [record.position for record in either.control_records(kinds=(Changed, Pinned))] == [3, 4, 7, 8, 9, 10]
+    assert [record.position for record in either.control_records(8, kinds=(Pinned,))] == [9, 10]
+    assert [record.position for record in either.control_records(4, kinds=(Closed, Pinned))] == [5, 6, 9, 10]
     assert [record.position for record in either.newest("m", Pinned, 5)] == [9, 3]
     assert [record.position for record in either.newest("m", Closed, 1)] == [5]
     assert [record.position for record in either.newest("n", Closed, 5, 5)] == [2]

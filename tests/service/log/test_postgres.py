@@ -131,7 +131,7 @@ def test_one_learner_leads_and_another_takes_over_when_its_connection_ends(datab
     with pytest.raises(Superseded):  # its connection for writing still works: the epoch keeps it out
         old.step()
     assert new.step() == 2
-    versions = [record.entry for record in other.rare() if isinstance(record.entry, Snapshot)]
+    versions = [record.entry for record in other.control_records() if isinstance(record.entry, Snapshot)]
     assert [(each.version, each.epoch) for each in versions] == [(1, 2)]
     assert rebuild(other, "m").differs is None
     one.close()
@@ -194,7 +194,7 @@ def test_connections_give_up_soon_unless_the_address_says_otherwise(database: Da
     log = PostgresLog(f"{database.fresh()}&connect_timeout=9&target_session_attrs=any")
     with log.borrow() as connection:
         used = connection.info.get_parameters()
-    assert {name: used[name] for name in postgres.PATIENCE if name in used} == {
+    assert {name: used[name] for name in postgres.TIMEOUTS if name in used} == {
         "connect_timeout": "9",
         "keepalives_idle": "3",
         "keepalives_interval": "1",

@@ -147,7 +147,7 @@ def test_an_early_model_that_is_put_again_in_the_words_of_its_time_goes_on(early
         assert not service.put("m", SpecRequest(**WORDS, **words))
         assert early.tail() == tail  # nothing has changed
         assert not service.put("m", SpecRequest(**WORDS, **words, window=5.0))
-        held = service.host.get("m")
+        held = service.models.get("m")
         assert (held.generation, held.spec.ranker, held.spec.window) == (1, "p2neurrank", 5.0)
         assert held.spec.settings == SETTINGS | {"floor": 0.0}
     finally:

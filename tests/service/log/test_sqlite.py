@@ -134,12 +134,12 @@ def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     "read",
     [
         SqliteLog.tail,
-        SqliteLog.rare,
-        lambda log: list(log.read(through=1)),
+        SqliteLog.control_records,
+        lambda log: list(log.read(up_to=1)),
         lambda log: log.all_of("m", Pinned),
         lambda log: log.stored("x"),
         lambda log: log.names(""),
-        lambda log: log.sums((60,)),
+        lambda log: log.counters((60,)),
         SqliteLog.give_back,
     ],
 )
@@ -252,5 +252,5 @@ def test_a_log_of_an_earlier_version_gets_the_index_of_what_is_few(tmp_path: Pat
         connection.execute("DROP INDEX few_position")
     log.close()
     log = SqliteLog(tmp_path / "log.db")
-    assert [record.position for record in log.rare(kinds=(Pinned,))] == [1, 3]
+    assert [record.position for record in log.control_records(kinds=(Pinned,))] == [1, 3]
     log.close()

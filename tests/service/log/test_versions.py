@@ -5,7 +5,7 @@ from helpers.service_small import created, shown, spec
 
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Batch, Pinned, Snapshot
-from perturank.service.serving.models import Host, Hosted
+from perturank.service.serving.models import LoadedModel, LoadedModels
 
 CONTENT = snapshots.version_bytes(spec().start())
 
@@ -16,7 +16,7 @@ def publish(log: Log, *numbers: int, generation: int = 1) -> None:
         for number in numbers:
             transaction.append("m", Batch(0, 0, []))
             transaction.append("n", Snapshot(2, number, 0, b"", b"", 1))
-            entry = Snapshot(generation, number, number, b"", snapshots.sum_of(CONTENT), 1)
+            entry = Snapshot(generation, number, number, b"", snapshots.checksum(CONTENT), 1)
             transaction.append("m", entry)
             transaction.store(snapshots.version_name("m", number), CONTENT)
 
@@ -42,7 +42,7 @@ def test_versions_are_listed_page_by_page_and_none_of_an_earlier_generation(eith
     publish(either, *range(4, 12), generation=5)
 
     def listed(n: int, before: int | None = None) -> list[int]:
-        return [each.snapshot.version for each in snapshots.listed(either, "m", 5, n, before)]
+        return [each.snapshot.version for each in snapshots.versions_before(either, "m", 5, n, before)]
 
     assert listed(3) == [11, 10, 9]
     assert listed(3, 9) == [8, 7, 6]
@@ -51,41 +51,45 @@ def test_versions_are_listed_page_by_page_and_none_of_an_earlier_generation(eith
     assert listed(2, 10**15) == [11, 10]
 
 
-def hosted(log: Log) -> Hosted:
-    host = Host(log, 10)
-    host.refresh()
-    return host.get("m")
+def load(log: Log) -> LoadedModel:
+    models = LoadedModels(log, 10)
+    models.refresh()
+    return models.get("m")
 
 
 @pytest.mark.parametrize("pinned", [None, 3])
 def test_a_process_holds_few_versions_however_many_there_are(log: Log, pinned: int | None) -> None:
     created(log)
-    host = Host(log, 10)
+    models = LoadedModels(log, 10)
     publish(log, *range(1, 6))
-    host.refresh()
+    models.refresh()
     with log.transaction() as transaction:
         transaction.append("m", Pinned(pinned))
     for first in range(6, 106, 10):
         publish(log, *range(first, first + 10))
-        host.refresh()
-    held = host.get("m")
-    assert (held.version, held.fault) == (pinned or 105, None)
+        models.refresh()
+    loaded = models.get("m")
+    assert (loaded.version, loaded.fault) == (pinned or 105, None)
     newest = list(range(105 - snapshots.KEPT + 1, 106))
-    assert list(held.published) == list(held.published_at) == ([3, *newest] if pinned else newest)
-    other = hosted(log)  # one that starts now knows the same
-    assert (other.version, other.published, other.published_at) == (held.version, held.published, held.published_at)
+    assert list(loaded.published) == list(loaded.published_at) == ([3, *newest] if pinned else newest)
+    other = load(log)  # one that starts now knows the same
+    assert (other.version, other.published, other.published_at) == (
+        loaded.version,
+        loaded.published,
+        loaded.published_at,
+    )
 
 
 def test_a_version_that_is_pinned_long_after_it_was_published_is_served(log: Log) -> None:
     created(log)
     publish(log, *range(1, 60))
-    host = Host(log, 10)
-    host.refresh()
+    models = LoadedModels(log, 10)
+    models.refresh()
     with log.transaction() as transaction:
         transaction.append("m", Pinned(7))
-    host.refresh()
-    assert host.get("m").version == 7
+    models.refresh()
+    assert models.get("m").version == 7
     with log.transaction() as transaction:
         transaction.append("m", Pinned(None))
-    host.refresh()
-    assert host.get("m").version == 59
+    models.refresh()
+    assert models.get("m").version == 59

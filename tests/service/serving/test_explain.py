@@ -14,8 +14,7 @@ from helpers.service_small import PLACES, impression, rows, spec
 from perturank.catalogue import rankers
 from perturank.parts import scoring
 from perturank.service.serving.explain import drawn, explained, explored, graph
-from perturank.service.serving.sampling import Flat, Listed, listed
-from perturank.service.telemetry import cost
+from perturank.service.serving.sampling import ListProgram, SampledList, agreement, sample_list
 from perturank.wire.specification import Exploration
 
 
@@ -42,7 +41,7 @@ def test_the_graph_of_many_documents_ends_somewhere() -> None:
 
 def test_draws_are_counted_by_document_and_place() -> None:
     orders: Iterator[list[int]] = iter([[2, 0], [2, 1], [0, 2], [2, 0]])
-    found = drawn(lambda: Listed(next(orders), [], [], None, [], [], None), ["a", "b", "c"], 4)
+    found = drawn(lambda: SampledList(next(orders), [], [], None, [], [], None), ["a", "b", "c"], 4)
     assert found == {
         "lists": 4,
         "different": 3,
@@ -85,9 +84,9 @@ def test_who_is_free_is_who_is_drawn(name: str, settings: dict[str, Any], limits
     model = spec(name, settings=settings, exploration=limits, chance="seeded")
     ranker = knowing(name, settings)
     found = explained(ranker, IDS, SIX, None, limits, PLACES)["ranking"]
-    seen, flat = defaultdict[int, set[str]](set), Flat.of(ranker, PLACES)
+    seen, program = defaultdict[int, set[str]](set), ListProgram.of(ranker, model)
     for n in range(300):
-        shown = listed(flat, model, SIX, None, PLACES, draw=n)
+        shown = sample_list(program, SIX, None, PLACES, draw=n)
         for place, row in enumerate(shown.order):  # as far as it agrees with the best estimate
             assert shown.free[place] == len(found[place]["free"])
             seen[place].add(IDS[row])
@@ -160,7 +159,7 @@ def test_the_log_says_of_a_list_where_it_was_left_to_chance() -> None:
         ([0.0, half, 0.0, half], [0, 1, 2, 3], [0, 1, 2, 3], 0.5, [None, True, None, True]),
     ]
     for log_p, order, best, share, expected in cases:
-        entry = impression(agreed=cost.agreement(log_p, order, best, share))
+        entry = impression(agreed=agreement(log_p, order, best, share))
         assert explored(entry, always=share == 1) == expected
     assert explored(impression(agreed=None), always=True) == [None] * 4
     assert explored(impression(mode="exploit"), always=True) == [False] * 4

@@ -4,34 +4,33 @@ import numpy as np
 import pytest
 from helpers.service_small import request
 
-from perturank.service.http.app import Parts
 from perturank.service.log import Log
 from perturank.service.log.refusals import NotKnown
-from perturank.service.serving.overview import MOST, MOST_BYTES, Recent
+from perturank.service.serving.models import MOST_QUERIES, MOST_QUERY_BYTES, RecentQueries
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 
 
-def note(recent: Recent, query: str, rows: int = 2, model: str = "m") -> None:
+def note(recent: RecentQueries, query: str, rows: int = 2, model: str = "m") -> None:
     recent.note(model, query, [str(i) for i in range(rows)], np.zeros((rows, 100), np.float32), None)
 
 
 def test_the_last_queries_are_kept_newest_first() -> None:
-    recent = Recent()
-    for number in range(MOST + 5):
+    recent = RecentQueries()
+    for number in range(MOST_QUERIES + 5):
         note(recent, f"query {number}")
     kept = recent.of("m")
-    assert [each.query for each in kept] == [f"query {number}" for number in range(MOST + 4, 4, -1)]
+    assert [each.query for each in kept] == [f"query {number}" for number in range(MOST_QUERIES + 4, 4, -1)]
     assert recent.get("m", kept[3].number) is kept[3]
     assert recent.of("other") == []
 
 
 def test_large_queries_do_not_fill_the_memory() -> None:
-    recent = Recent()
+    recent = RecentQueries()
     for _ in range(10):
-        note(recent, "large", rows=MOST_BYTES // 400 // 3)
-    assert sum(each.features.nbytes for each in recent.of("m")) <= MOST_BYTES
-    note(recent, "too large", rows=MOST_BYTES // 400 + 1)
+        note(recent, "large", rows=MOST_QUERY_BYTES // 400 // 3)
+    assert sum(each.features.nbytes for each in recent.of("m")) <= MOST_QUERY_BYTES
+    note(recent, "too large", rows=MOST_QUERY_BYTES // 400 + 1)
     assert recent.of("m")[0].query == "large"
 
 
@@ -40,9 +39,9 @@ def test_all_processes_forget_the_queries_of_a_model_that_was_deleted_or_lost_a_
     log: Log, forgetting: str
 ) -> None:
     """One process is asked, the other reads of it in the log."""
-    asked, other = (Service(log, ServeSettings(documents=16)) for _ in range(2))
+    asked, other = (Service(log, ServeSettings(max_documents=16)) for _ in range(2))
     try:
-        all_recent = [Parts(asked).recent, Parts(other).recent]
+        all_recent = [asked.models.recent, other.models.recent]
         for name in ("m", "n"):
             asked.put(name, request("random"))
         other.refresh()
@@ -60,7 +59,7 @@ def test_all_processes_forget_the_queries_of_a_model_that_was_deleted_or_lost_a_
 
 
 def test_one_that_is_gone_is_refused() -> None:
-    recent = Recent()
+    recent = RecentQueries()
     note(recent, "x")
     number = recent.of("m")[0].number
     recent.forget("m")

@@ -13,13 +13,13 @@ from helpers import small
 from helpers.service_small import PLACES, impression, rows, spec
 
 from perturank.service.serving.explain import explored
-from perturank.service.serving.sampling import MOST_PROGRAMS, Flat, Listed, _log_propensity, listed
+from perturank.service.serving.sampling import MOST_PROGRAMS, ListProgram, SampledList, _log_propensity, sample_list
 from perturank.wire.specification import Exploration
 
 
 def test_where_no_list_explores_every_place_is_certain() -> None:
     model = spec("random", exploration=Exploration(share=0.0))
-    found = listed(Flat.of(model.start(), PLACES), model, rows(6), None, PLACES)
+    found = sample_list(ListProgram.of(model.start(), model), rows(6), None, PLACES)
     assert found.order == found.best
     assert found.free == [1] * PLACES
     assert found.log_propensity == 0.0
@@ -35,28 +35,29 @@ def test_every_share_of_lists_that_explore_has_a_probability(share: float, is_be
 
 def test_programs_of_shapes_that_nobody_asks_for_any_more_are_given_back() -> None:
     model = spec()
-    flat = Flat.of(model.start(), PLACES)
-    assert Flat.of(model.start(), PLACES).program is flat.program
-    listed(flat, model, rows(6), None, PLACES)
-    program = weakref.ref(flat.program)
-    del flat
-    wider = msgspec.structs.replace(model, n_features=model.n_features + 1).start()
-    assert Flat.of(wider, PLACES).program is not program()
+    program = ListProgram.of(model.start(), model)
+    assert ListProgram.of(model.start(), model).run is program.run
+    sample_list(program, rows(6), None, PLACES)
+    run = weakref.ref(program.run)
+    del program
+    wider = msgspec.structs.replace(model, n_features=model.n_features + 1)
+    ranker = wider.start()
+    assert ListProgram.of(ranker, wider).run is not run()
     for places in range(MOST_PROGRAMS):
-        Flat.of(wider, places)
+        ListProgram.of(ranker, msgspec.structs.replace(wider, places=places))
     gc.collect()
-    assert program() is None
+    assert run() is None
 
 
 EVERYWHERE = Exploration()
 LIMITS = [EVERYWHERE, Exploration(protected=1), Exploration(displacement=1), Exploration(protected=1, share=0.5)]
 
 
-def sure_lists(floor: float, limits: Exploration, n: int) -> list[Listed]:
+def sure_lists(floor: float, limits: Exploration, n: int) -> list[SampledList]:
     """Return lists of five documents by a ranker that is certain of every order, and has a floor of exploration."""
-    flat = Flat.of(small.learned("p2headrank", noise_std=0.0, floor=floor), PLACES)
-    model = spec("p2headrank", exploration=limits)
-    return [listed(flat, model, rows(5), None, PLACES, draw=i) for i in range(n)]
+    ranker = small.learned("p2headrank", noise_std=0.0, floor=floor)
+    program = ListProgram.of(ranker, spec("p2headrank", exploration=limits))
+    return [sample_list(program, rows(5), None, PLACES, draw=i) for i in range(n)]
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=str)

@@ -69,8 +69,8 @@ def test_the_service_closes_windows_in_the_log(log: Log) -> None:
         service.close_windows()
         service.refresh()
         clock.now += 100
-    assert [record.entry for record in log.rare(after=position)] == [Closed(2)]  # nothing is closed twice
-    assert service.host.get("m").spec == spec(window=10.0)
+    assert [record.entry for record in log.control_records(after=position)] == [Closed(2)]  # nothing is closed twice
+    assert service.models.get("m").spec == spec(window=10.0)
     service.close()
 
 
@@ -78,7 +78,7 @@ def test_a_list_whose_writing_fails_starts_no_window(log: Log, monkeypatch: pyte
     created(log)
     service = Service(log, ServeSettings())
     service.windows = Windows(Clock())
-    held = service.host.get("m")
+    loaded = service.models.get("m")
 
     def fails(transaction: Transaction) -> None:
         raise LogFull("the disk is full")
@@ -86,9 +86,9 @@ def test_a_list_whose_writing_fails_starts_no_window(log: Log, monkeypatch: pyte
     with monkeypatch.context() as patched:
         patched.setattr(SqlTransaction, "finish", fails)
         with pytest.raises(LogFull):
-            service.rank(held, IDS, rows(), None).result()
+            service.rank(loaded, IDS, rows(), None).result()
     assert service.windows.due("m", -GRAIN) is None
-    service.rank(held, IDS, rows(), None).result()
+    service.rank(loaded, IDS, rows(), None).result()
     assert service.windows.due("m", -GRAIN) == log.tail() == 2
     service.close()
 
@@ -97,7 +97,7 @@ def test_a_list_for_which_nobody_waits_any_more_has_its_window_too(log: Log) -> 
     created(log)
     service = Service(log, ServeSettings())
     service.windows = Windows(Clock())
-    held, begun, go_on = service.host.get("m"), threading.Event(), threading.Event()
+    loaded, begun, go_on = service.models.get("m"), threading.Event(), threading.Event()
 
     def slow(transaction: Transaction) -> None:
         begun.set()
@@ -105,7 +105,7 @@ def test_a_list_for_which_nobody_waits_any_more_has_its_window_too(log: Log) -> 
 
     service.committer.submit(slow)
     begun.wait()
-    asked = service.rank(held, IDS, rows(), None)
+    asked = service.rank(loaded, IDS, rows(), None)
     service.committer.submit(lambda transaction: asked.cancel())  # when it is written, and not yet durable
     go_on.set()
     service.close()
@@ -146,4 +146,4 @@ def shown_at(log: Log, model: str) -> int:
 
 
 def closings(log: Log) -> list[tuple[str, Entry]]:
-    return [(record.model, record.entry) for record in log.rare() if isinstance(record.entry, Closed)]
+    return [(record.model, record.entry) for record in log.control_records() if isinstance(record.entry, Closed)]

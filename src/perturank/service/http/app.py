@@ -24,16 +24,16 @@ from perturank.service.http.rank import ListEndpoints
 from perturank.service.http.request import Endpoint, Gate
 from perturank.service.http.routes import ROUTES
 from perturank.service.http.routes import Route as Row
-from perturank.service.serving.overview import Overview, Recent
+from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 
 
 class Added(NamedTuple):
-    """What another program adds to the service it starts: pages, endpoints behind the gate, a background task."""
+    """What another program adds to the service that it starts: pages, endpoints behind the gate, a background task."""
 
     pages: Sequence[Route] = ()
-    endpoints: Sequence[tuple[str, str, Endpoint]] = ()  # method, path, endpoint; an administrator's, where keys are
+    endpoints: Sequence[tuple[str, str, Endpoint]] = ()  # method, path, endpoint; with keys, they need the scope admin
     work: Callable[[], Awaitable[None]] | None = None
 
 
@@ -41,19 +41,18 @@ class Parts:
     """The endpoints of one service, and what they share."""
 
     def __init__(self, service: Service, added: Added = Added()) -> None:
-        settings, metrics, self.recent = service.settings, Metrics(), Recent()
-        service.host.forget = self.recent.forget
+        settings, metrics = service.settings, Metrics()
         overview = Overview(service, metrics.traffic)
         self.health = Health(overview, metrics)
         overview.failing = lambda: self.health.failing
         overview.pages = [each.path for each in added.pages]
-        keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.rate)
+        keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.requests_per_second)
         self.gate = Gate(keyring, metrics)
         self._by_name = {
-            "lists": ListEndpoints(service, metrics, self.recent),
-            "models": ModelEndpoints(service, self.recent),
+            "lists": ListEndpoints(service, metrics),
+            "models": ModelEndpoints(service),
             "health": self.health,
-            "watch": Dashboard(service, overview, self.recent),
+            "watch": Dashboard(service, overview),
         }
 
     def route(self, row: Row) -> Route:
@@ -69,7 +68,7 @@ def application(service: Service, added: Added = Added()) -> Starlette:
     routes = [*map(parts.route, ROUTES), *_described(parts.gate), *_added(parts.gate, added)]
 
     def lifespan(app: Starlette) -> AbstractAsyncContextManager[None]:
-        return background_tasks(service, parts.health, Sampler(service, parts.recent), added.work)
+        return background_tasks(service, parts.health, Sampler(service), added.work)
 
     absent = _absent(parts.gate, routes)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: absent, 405: absent})

@@ -1,4 +1,4 @@
-"""Who may do what: API keys, of which only a hash is kept, and without keys only pages of this machine."""
+"""Authorisation: API keys, stored as hashes; without keys, only requests from this machine's own pages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from perturank.service.telemetry.logger import logger
 Scope = Literal["serve", "admin"]
 MARK = "pr_"
 MOST_BUCKETS = 10_000
-SECONDS_BETWEEN_LOOKS = 1.0  # at the file: so long a key that was taken back may still count
+SECONDS_BETWEEN_LOOKS = 1.0  # at the file: for so long a revoked key still works
 LOOPBACK_REMEDY = "ask this machine by its loopback address, or start the service with --keys"
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A key as it is kept. A hash without salt is enough: nobody guesses 32 random bytes."""
+    """A key as it is stored. A hash without salt is enough: nobody guesses 32 random bytes."""
 
     name: str
     hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -43,7 +43,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 def hashed(secret: str) -> str:
-    """Return what is kept of a key."""
+    """Return the hash that is stored for a key."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -79,7 +79,7 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str,
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes whenever the file does; None: there is none."""
+    """Return numbers that change whenever the file does; None: there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -88,22 +88,22 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 class Keyring:
-    """Says who may do what, and how often; no file of keys: everybody, and each address so often."""
+    """Checks keys and limits rates; without a file of keys, everybody is admitted and each address is limited."""
 
     def __init__(self, file: Path | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._file, self._rate, self._clock = file, rate, clock
-        self._seen = None if file is None else _stamp(file)  # before it is read: what changes meanwhile is read again
+        self._seen = None if file is None else _stamp(file)  # before it is read: a change in between is noticed
         self._keys = None if file is None else read_keys(file)
         self._looked, self._is_broken = clock(), False
         self.buckets: dict[str, tuple[float, float]] = {}
 
     @property
     def asks(self) -> bool:
-        """Whether anybody needs a key."""
+        """Whether requests need a key."""
         return self._file is not None
 
     def _look(self, file: Path) -> None:
-        """Read the file again if it has changed, at most once a second; one that cannot be read changes nothing."""
+        """Read the file again if it has changed, at most once a second; keep the known keys if it cannot be read."""
         now = self._clock()
         if now - self._looked < SECONDS_BETWEEN_LOOKS:
             return
@@ -112,14 +112,14 @@ class Keyring:
             return
         try:
             self._keys, self._seen, self._is_broken = read_keys(file), stamp, False
-            logger.info("the keys have changed: %d count now", len(self._keys))
+            logger.info("the file of keys has changed: it has %d keys now", len(self._keys))
         except BadInput as error:
-            if not self._is_broken:  # it is tried again at every look, and said once
-                logger.error("the keys that were known go on counting: %s", error)
+            if not self._is_broken:  # retried at every look, logged once
+                logger.error("the changed file of keys cannot be read, and the keys from before stay valid: %s", error)
             self._is_broken = True
 
     def admit(self, authorization: str | None, scope: Scope, model: str | None, address: str = "") -> Key | None:
-        """Return the key, or refuse; None: nobody needs one."""
+        """Return the key, or refuse the request; None: requests need no key."""
         if self._file is None:
             self._count(f"address {address!r}")
             return None
@@ -134,19 +134,19 @@ class Keyring:
         kind, _, secret = (authorization or "").partition(" ")
         given = hashed(secret.strip())
         found = None
-        for key in self._keys or ():  # all of them: the time must not tell which one was nearly right
+        for key in self._keys or ():  # all of them: the time must not reveal which one nearly matched
             if hmac.compare_digest(key.hash, given):
                 found = key
         if found is None or kind.lower() != "bearer":
-            self._count(f"address {address!r}")  # so that nobody can try many
+            self._count(f"address {address!r}")  # limits how many keys an address can try
             raise Unauthorised("no valid key was sent", "send the header Authorization: Bearer KEY")
         return found
 
     def _count(self, who: str) -> None:
-        """Take one from a key's or an address's bucket, which fills at the rate and holds a second's worth."""
+        """Take a token from the bucket of a key or an address; it fills at the rate and holds one second of it."""
         now, most = self._clock(), max(1.0, self._rate)
-        if len(self.buckets) > MOST_BUCKETS:  # one that was not touched for that long is full, as a new one is
-            self.buckets = {k: held for k, held in self.buckets.items() if now - held[1] < most / self._rate}
+        if len(self.buckets) > MOST_BUCKETS:  # a bucket unused for that long is full, like a new one
+            self.buckets = {k: bucket for k, bucket in self.buckets.items() if now - bucket[1] < most / self._rate}
         left, at = self.buckets.get(who, (most, now))
         left = min(most, left + (now - at) * self._rate)
         if left < 1:

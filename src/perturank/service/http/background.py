@@ -16,32 +16,32 @@ from starlette.responses import Response
 
 from perturank.core import Array, CertainOrders, Query
 from perturank.service.http.decoding import respond
-from perturank.service.log import Transaction, changes
-from perturank.service.serving.models import Program, program
-from perturank.service.serving.overview import Overview, Recent
+from perturank.service.log import Transaction
+from perturank.service.log.counters import SAMPLED, UNCERTAIN
+from perturank.service.serving.models import ProgramKey, program_key
+from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
-from perturank.service.telemetry.counters import SAMPLED, UNCERTAIN
 from perturank.service.telemetry.logger import logger
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Alive, Readiness
 
 SECONDS_BETWEEN_LOOKS = 0.25
-SECONDS_IN_STEP = 0.01  # where batches have a fixed size, somebody may wait for them
+SECONDS_IN_STEP = 0.01  # with batches of a fixed size, a client may wait for each version
 SECONDS_TO_A_CLOSING = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
 COMPILING = "a list cannot be compiled"
 ENDED = "a background task has ended"
-MOST_DOCUMENTS = 128  # pairs are many: of a longer query these come first
+MOST_DOCUMENTS = 128  # pairs grow with the square: of a longer query only the first are sampled
 DAMAGED = "a stored version is damaged or gone, and another one serves"
-SAMPLING = "queries cannot be looked at for certain orders"
-HARMLESS = frozenset((SAMPLING,))  # lists are the same without it
+SAMPLING = "the certain orders of queries cannot be sampled"
+HARMLESS = frozenset((SAMPLING,))  # serving does not depend on it
 
 
 @asynccontextmanager
 async def background_tasks(
     service: Service, health: Health, sampler: Sampler, added: Callable[[], Awaitable[None]] | None
 ) -> AsyncIterator[None]:
-    """Run all tasks, and the one that another program has added, as long as the block runs."""
+    """Run all background tasks, and one that another program has added, while the block runs."""
     ours = (_refresh(service, health), _compile(service, health), _sample(service, health, sampler))
     more = [] if added is None else [added()]
     tasks = [asyncio.ensure_future(_supervise(health, each)) for each in (*ours, *more)]
@@ -67,7 +67,7 @@ async def _refresh(service: Service, health: Health) -> None:
     while True:
         with health.watching("the log cannot be read"):
             await anyio.to_thread.run_sync(service.refresh, limiter=own)
-            in_step = any(held.spec.batch is not None for held in service.host.all())
+            in_step = any(loaded.spec.batch is not None for loaded in service.models.all())
             pause = SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS
         if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
             closed = time.monotonic()
@@ -81,19 +81,19 @@ async def _sample(service: Service, health: Health, sampler: Sampler) -> None:
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_SAMPLES)
         with health.watching(SAMPLING):
-            if not service.settings.compile_first or next(iter(service.host.uncompiled()), None) is None:
-                await anyio.to_thread.run_sync(sampler.look)
+            if not service.settings.compile_first or next(iter(service.models.uncompiled()), None) is None:
+                await anyio.to_thread.run_sync(sampler.sample)
 
 
 async def _compile(service: Service, health: Health) -> None:
     """Compile every length of list of every model, one at a time; a failed one is retried after all others."""
     if not service.settings.compile_first:
         return
-    failed, own = set[Program](), anyio.CapacityLimiter(1)
+    failed, own = set[ProgramKey](), anyio.CapacityLimiter(1)
     while True:
         todo, is_found = None, False
         with health.watching("what is to be compiled cannot be found"):
-            todo = next((each for each in service.host.uncompiled() if program(*each) not in failed), None)
+            todo = next((each for each in service.models.uncompiled() if program_key(*each) not in failed), None)
             is_found = True
         if todo is None:
             if is_found and not failed:
@@ -103,10 +103,10 @@ async def _compile(service: Service, health: Health) -> None:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             continue
         try:
-            await anyio.to_thread.run_sync(service.host.compile, *todo, limiter=own)
+            await anyio.to_thread.run_sync(service.models.compile, *todo, limiter=own)
         except Exception as error:  # whatever it is, other models must not wait for this one
             health.fails(COMPILING, error)
-            failed.add(program(*todo))
+            failed.add(program_key(*todo))
 
 
 @eqx.filter_jit
@@ -115,40 +115,40 @@ def _uncertain(ranker: CertainOrders, query: Query) -> Array:
 
 
 class Sampler:
-    """Looks at each model's newest query and adds what it finds to the sums."""
+    """Counts the uncertain pairs of each model's newest query."""
 
-    def __init__(self, service: Service, recent: Recent) -> None:
-        self._service, self._recent = service, recent
+    def __init__(self, service: Service) -> None:
+        self._service, self._recent = service, service.models.recent
         self._looked: dict[str, int] = {}
 
-    def look(self) -> None:
-        """Sample one query of every model that has had a new one since."""
-        for held in self._service.host.all():
-            newest = next((asked for asked in self._recent.of(held.name) if len(asked.ids) > 1), None)
-            if newest is None or newest.number == self._looked.get(held.name):
+    def sample(self) -> None:
+        """Sample one query of every model that has a new one since the last call."""
+        for loaded in self._service.models.all():
+            newest = next((asked for asked in self._recent.of(loaded.name) if len(asked.ids) > 1), None)
+            if newest is None or newest.number == self._looked.get(loaded.name):
                 continue
-            self._looked[held.name] = newest.number
-            if newest.features.shape[1] != held.spec.n_features or not isinstance(held.ranker, CertainOrders):
+            self._looked[loaded.name] = newest.number
+            if newest.features.shape[1] != loaded.spec.n_features or not isinstance(loaded.ranker, CertainOrders):
                 continue
             prior = None if newest.prior is None else newest.prior[:MOST_DOCUMENTS]
             try:
                 query = Query.of(newest.features[:MOST_DOCUMENTS], prior=prior, may_miss=True)
-                share = float(_uncertain(held.ranker, query))
-            except (RuntimeError, MemoryError) as error:  # of JAX: lists go on without this number
-                logger.warning("the pairs of a query of %r cannot be looked at: %s", held.name, error)
+                share = float(_uncertain(loaded.ranker, query))
+            except (RuntimeError, MemoryError) as error:  # of JAX: serving does not depend on this number
+                logger.warning("the certain orders of a query of model %r cannot be sampled: %s", loaded.name, error)
                 continue
-            self._add(held.name, share)
+            self._add(loaded.name, share)
 
     def _add(self, model: str, share: float) -> None:
         def write(transaction: Transaction) -> None:
-            changes.must_exist(transaction, model)
-            transaction.tally.add(model, {SAMPLED: 1, UNCERTAIN: share})
+            transaction.require_model(model)
+            transaction.counters.add(model, {SAMPLED: 1, UNCERTAIN: share})
 
         self._service.committer.submit(write)
 
 
 class Health:
-    """Alive, ready, measured."""
+    """Endpoints of liveness, readiness and metrics, and what fails in the background."""
 
     def __init__(self, overview: Overview, metrics: Metrics) -> None:
         self._service, self._overview, self._metrics = overview.service, overview, metrics
@@ -194,11 +194,11 @@ class Health:
 
         A change of a model reaches all processes at once: were they unready then, nobody would serve any model.
         """
-        todo = sum(1 for _ in self._service.host.uncompiled()) if self._service.settings.compile_first else 0
-        damaged = any(held.fault is not None for held in self._service.host.all())
+        todo = sum(1 for _ in self._service.models.uncompiled()) if self._service.settings.compile_first else 0
+        damaged = any(loaded.fault is not None for loaded in self._service.models.all())
         is_failing = bool(self._failing.keys() - HARMLESS)
         status: Literal["ready", "compiling", "failing"] = "failing" if is_failing else "compiling" if todo else "ready"
-        # Anybody may ask: what is wrong, but neither of which model nor why. The log lines and the alarms say that.
+        # Anybody may ask, so the answer names neither the model nor the cause. Log lines and alarms do.
         faults = [*self._failing, *([DAMAGED] if damaged else [])]
         self._has_been_ready |= status == "ready"
         serves = status == "ready" or (status == "compiling" and self._has_been_ready)

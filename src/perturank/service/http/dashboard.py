@@ -1,4 +1,4 @@
-"""Endpoints of the dashboard: this moment, as it goes on, what was, and the last queries."""
+"""Endpoints of the dashboard: the present state, once or as a stream, the history, and the recent queries."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perturank.service.http.decoding import respond
-from perturank.service.http.request import hosted
+from perturank.service.http.request import find_model
 from perturank.service.log.refusals import Refused, TooMany
-from perturank.service.serving.overview import SPANS, Asked, Overview, Recent
+from perturank.service.serving.models import RecentQuery
+from perturank.service.serving.overview import SPANS, Overview
 from perturank.service.serving.service import Service
 
 MOST_STREAMS = 32
@@ -26,12 +27,12 @@ NOT_KEPT = {"cache-control": "no-store", "x-accel-buffering": "no"}
 class Dashboard:
     """Overview, stream, history, recent queries."""
 
-    def __init__(self, service: Service, overview: Overview, recent: Recent) -> None:
-        self._service, self._overview, self._recent = service, overview, recent
+    def __init__(self, service: Service, overview: Overview) -> None:
+        self._service, self._overview, self._recent = service, overview, service.models.recent
         self._n_streams = 0
 
     async def overview(self, request: Request) -> Response:
-        """Answer with this moment."""
+        """Answer with the present state."""
         return respond(request, await anyio.to_thread.run_sync(self._overview.now))
 
     async def live(self, request: Request) -> Response:
@@ -52,30 +53,32 @@ class Dashboard:
 
     async def history(self, request: Request) -> Response:
         """Answer with the model's minutes or hours."""
-        held = await hosted(self._service, request.path_params["model"])
+        loaded = await find_model(self._service, request.path_params["model"])
         span = request.query_params.get("span", "minutes")
         if span not in SPANS:
             raise Refused(f"there is no span {span[:40]!r}", "ask for minutes or hours")
 
         def history() -> Response:
-            found = self._overview.history(held.name, span)
-            return _small(request, respond(request, {"model": held.name, "span": span, "buckets": found}))
+            found = self._overview.history(loaded.name, span)
+            return _small(request, respond(request, {"model": loaded.name, "span": span, "buckets": found}))
 
         return await anyio.to_thread.run_sync(history)
 
     async def recent(self, request: Request) -> Response:
         """Answer with the last queries that this process ranked."""
-        held = await hosted(self._service, request.path_params["model"])
-        return respond(request, {"model": held.name, "queries": [_about(each) for each in self._recent.of(held.name)]})
+        loaded = await find_model(self._service, request.path_params["model"])
+        return respond(
+            request, {"model": loaded.name, "queries": [_about(each) for each in self._recent.of(loaded.name)]}
+        )
 
 
 def _small(request: Request, response: Response) -> Response:
-    """Return a long answer compressed, for those who can read it: a month by the hour is half a megabyte."""
+    """Compress a long answer if the client accepts gzip: a month by the hour is half a megabyte."""
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return response
     headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
     return Response(gzip.compress(response.body, 5), 200, headers, media_type=response.media_type)
 
 
-def _about(asked: Asked) -> dict[str, Any]:
+def _about(asked: RecentQuery) -> dict[str, Any]:
     return {"number": asked.number, "at": asked.at, "query": asked.query, "documents": len(asked.ids)}

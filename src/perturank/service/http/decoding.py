@@ -28,7 +28,7 @@ JSON = "application/json"
 BINARY = "application/msgpack"
 BINARY_NAMES = (BINARY, "application/x-msgpack")
 FILE = "application/vnd.safetensors"
-LARGE = 262_144  # bytes: to decode more takes longer than others should wait
+LARGE = 262_144  # bytes; a larger body is decoded in another thread, so that other requests need not wait
 LARGEST = 1e12  # a score multiplies and adds many of them in float32, and squares some
 
 
@@ -38,8 +38,8 @@ def is_binary(request: Request) -> bool:
 
 
 async def read_body(request: Request, most: int | None = None) -> bytes:
-    """Return the body, if it comes in time and has at most so many bytes; None: as many as the settings allow."""
-    if "upgrade" in request.headers:  # uvicorn's parser takes the body for the other protocol's
+    """Return the body; refuse one that is late or has more than `most` bytes (None: the limit of the settings)."""
+    if "upgrade" in request.headers:  # uvicorn's parser would take the body for data of the other protocol
         raise HTTPException(400, "another protocol is proposed, and only HTTP/1.1 is served", {"connection": "close"})
     settings: ServeSettings = request.app.state.service.settings
     most = settings.body_bytes if most is None else most
@@ -48,14 +48,14 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         raise _too_large(most)
     parts, size = [], 0
     try:
-        async with asyncio.timeout(settings.patience):
+        async with asyncio.timeout(settings.body_timeout):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise _too_large(most)
                 parts.append(part)
     except TimeoutError:
-        raise TooSlow("the body did not come", f"send it within {settings.patience:g} seconds") from None
+        raise TooSlow("the body did not come", f"send it within {settings.body_timeout:g} seconds") from None
     return b"".join(parts)
 
 
@@ -70,7 +70,7 @@ async def decode(request: Request, kind: type[T]) -> T:
 
 
 def decoded(body: bytes, kind: type[T], binary: bool) -> T:
-    """Return the body as this kind of request; what is none is refused."""
+    """Return the body as this kind of request; refuse any other."""
     try:
         return msgspec.msgpack.decode(body, type=kind) if binary else msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -78,19 +78,19 @@ def decoded(body: bytes, kind: type[T], binary: bool) -> T:
 
 
 async def offload(body: bytes, make: Callable[[], T]) -> T:
-    """Return what is made of the body; of a large one in another thread, so that others are answered meanwhile."""
+    """Run a step on the body; with a large body in another thread, so that other requests are answered meanwhile."""
     return await anyio.to_thread.run_sync(make) if len(body) > LARGE else make()
 
 
 def respond(request: Request, value: Any, status: int = 200) -> Response:
-    """Return the answer in the form of the request."""
+    """Return the answer as JSON or MessagePack, like the request."""
     if is_binary(request):
         return Response(msgspec.msgpack.encode(value), status, media_type=BINARY)
     return Response(msgspec.json.encode(value), status, media_type=JSON)
 
 
 def check_ids(ids: Sequence[str], most: int) -> None:
-    """Refuse no documents, too many, and two of one name."""
+    """Refuse a request without documents, with too many, or with two of the same id."""
     if not ids:
         raise Refused("there are no documents", "send at least one")
     if len(ids) > most:
@@ -198,7 +198,7 @@ def _bad_value(spec: Spec, document: str, column: int, what: str, remedy: str) -
 
 
 def finite(values: np.ndarray, name: str) -> np.ndarray:
-    """Return the values as float32; what is not finite, or so large that its scores would not be, is refused."""
+    """Return the values as float32; refuse values that are not finite or whose scores might not be."""
     is_fine = np.abs(values) <= LARGEST  # NaN is not
     if not is_fine.all():
         where = [int(i) for i in np.argwhere(~is_fine)[0]]

@@ -10,40 +10,39 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.http.decoding import FILE, decode, read_body, respond
-from perturank.service.http.request import hosted
+from perturank.service.http.request import find_model
 from perturank.service.log import snapshots
 from perturank.service.log.refusals import Refused
-from perturank.service.serving.models import Hosted
-from perturank.service.serving.overview import Recent
+from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.service import Service
 from perturank.wire import answers
 from perturank.wire.requests import Erase, Pin
 from perturank.wire.specification import SpecRequest
 
 run = anyio.to_thread.run_sync
-LISTED = 100  # versions, unless told otherwise
+PAGE_SIZE = 100  # versions, by default
 
 
 class ModelEndpoints:
     """Models, versions, files."""
 
-    def __init__(self, service: Service, recent: Recent) -> None:
-        self._service, self._recent = service, recent
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
-    async def listed(self, request: Request) -> Response:
+    async def list_models(self, request: Request) -> Response:
         """Answer with all models."""
-        return respond(request, answers.Models(models=[described(held) for held in self._service.host.all()]))
+        return respond(request, answers.Models(models=[described(loaded) for loaded in self._service.models.all()]))
 
     async def get(self, request: Request) -> Response:
         """Answer with one model."""
-        return respond(request, described(await hosted(self._service, request.path_params["model"])))
+        return respond(request, described(await find_model(self._service, request.path_params["model"])))
 
     async def put(self, request: Request) -> Response:
         """Make or change a model."""
         name, wanted = request.path_params["model"], await decode(request, SpecRequest)
-        in_use = {len(each.ids) for each in self._recent.of(name)}
+        in_use = {len(each.ids) for each in self._service.models.recent.of(name)}
         anew = await run(partial(self._service.put, name, wanted, in_use=in_use))
-        return respond(request, described(self._service.host.get(name)), 201 if anew else 200)
+        return respond(request, described(self._service.models.get(name)), 201 if anew else 200)
 
     async def delete(self, request: Request) -> Response:
         """Delete a model."""
@@ -52,11 +51,11 @@ class ModelEndpoints:
 
     async def versions(self, request: Request) -> Response:
         """Answer with the model's versions, newest first: at most `limit`, and only those `before` a number."""
-        held = await hosted(self._service, request.path_params["model"])
-        limit, before = _number(request, "limit", snapshots.LISTED), _number(request, "before", snapshots.NUMBERS)
-        n = limit or LISTED
-        found = await run(snapshots.listed, self._service.log, held.name, held.generation, n, before)
-        stored = set(await run(snapshots.versions, self._service.log, held.name))
+        loaded = await find_model(self._service, request.path_params["model"])
+        limit, before = _number(request, "limit", snapshots.PAGE_SIZES), _number(request, "before", snapshots.NUMBERS)
+        n = limit or PAGE_SIZE
+        found = await run(snapshots.versions_before, self._service.log, loaded.name, loaded.generation, n, before)
+        stored = set(await run(snapshots.versions, self._service.log, loaded.name))
         about = [
             answers.Version(
                 version=each.snapshot.version,
@@ -67,19 +66,19 @@ class ModelEndpoints:
             )
             for each in found
         ]
-        return respond(request, answers.Versions(served=held.version, pinned=held.pinned, versions=about))
+        return respond(request, answers.Versions(served=loaded.version, pinned=loaded.pinned, versions=about))
 
     async def pin(self, request: Request) -> Response:
         """Serve one version whatever is learned."""
         name, asks = request.path_params["model"], await decode(request, Pin)
         await run(self._service.pin, name, asks.version)
-        return respond(request, described(self._service.host.get(name)))
+        return respond(request, described(self._service.models.get(name)))
 
     async def unpin(self, request: Request) -> Response:
         """Serve the newest version again."""
         name = request.path_params["model"]
         await run(self._service.pin, name, None)
-        return respond(request, described(self._service.host.get(name)))
+        return respond(request, described(self._service.models.get(name)))
 
     async def roll_back(self, request: Request) -> Response:
         """Let learning go on from an earlier version."""
@@ -89,23 +88,23 @@ class ModelEndpoints:
 
     async def file(self, request: Request) -> Response:
         """Answer with the served version as a file for `perturank.load`; `?history=false`: only to rank with."""
-        held = await hosted(self._service, request.path_params["model"])
+        loaded = await find_model(self._service, request.path_params["model"])
         history = request.query_params.get("history", "true")
         if history not in ("true", "false"):
             raise Refused(f"history is {history[:40]!r}", "say true or false")
-        content = await run(partial(self._service.file, held.name, history=history == "true"))
+        content = await run(partial(self._service.file, loaded.name, history=history == "true"))
         return Response(content, media_type=FILE)
 
-    async def bring(self, request: Request) -> Response:
+    async def import_file(self, request: Request) -> Response:
         """Let learning go on from a file that `perturank.save` wrote."""
         content = await read_body(request, self._service.settings.file_bytes)
-        await run(self._service.bring, request.path_params["model"], content)
+        await run(self._service.import_file, request.path_params["model"], content)
         return respond(request, answers.Accepted(status="accepted"), 202)
 
     async def erase(self, request: Request) -> Response:
         """Take everything of a source out of the log."""
-        held = await hosted(self._service, request.path_params["model"])
-        position = await run(self._service.erase, held.name, (await decode(request, Erase)).source)
+        loaded = await find_model(self._service, request.path_params["model"])
+        position = await run(self._service.erase, loaded.name, (await decode(request, Erase)).source)
         return respond(request, answers.Erasing(status="accepted", position=position), 202)
 
 
@@ -119,13 +118,13 @@ def _number(request: Request, name: str, within: range) -> int | None:
     return int(text)
 
 
-def described(held: Hosted) -> answers.Described:
+def described(loaded: LoadedModel) -> answers.Described:
     """Return a model as JSON values."""
     return answers.Described(
-        model=held.name,
-        version=held.version,
-        learned=held.published[held.version].learned if held.version in held.published else 0,
-        pinned=held.pinned,
-        generation=held.generation,
-        spec=msgspec.to_builtins(held.spec.complete()),
+        model=loaded.name,
+        version=loaded.version,
+        learned=loaded.published[loaded.version].learned if loaded.version in loaded.published else 0,
+        pinned=loaded.pinned,
+        generation=loaded.generation,
+        spec=msgspec.to_builtins(loaded.spec.complete()),
     )

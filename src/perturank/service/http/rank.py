@@ -1,4 +1,4 @@
-"""Endpoints that serve: rank, feedback, explain."""
+"""Endpoints of lists: rank, feedback, explain."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ from perturank.service.http.decoding import (
     read_body,
     respond,
 )
-from perturank.service.http.request import hosted
+from perturank.service.http.request import find_model
 from perturank.service.log.records import Impression, Record, probability, unpacked
 from perturank.service.log.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.log.spec import Spec
 from perturank.service.serving.explain import drawn, explained, explored
-from perturank.service.serving.models import Hosted
-from perturank.service.serving.overview import Recent
-from perturank.service.serving.sampling import listed, padded_length
+from perturank.service.serving.models import LoadedModel
+from perturank.service.serving.sampling import padded_length, sample_list
 from perturank.service.serving.service import ServedList, Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, Ranking, Rankings
 from perturank.wire.requests import Explain, Feedback, FeedbackBatch, Rank, RankBatch, RawRank
 from perturank.wire.specification import SpecRequest
 
-MOST_COMPILING = 2  # lists at a time: as many programs, and the rest finds them made
+MOST_COMPILING = 2  # lists at a time; the others then find the program compiled
 Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
-Parsed = tuple[Hosted, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
+Parsed = tuple[LoadedModel, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
 
 
 class ListEndpoints:
     """Rank, feedback, explain."""
 
-    def __init__(self, service: Service, metrics: Metrics, recent: Recent) -> None:
-        self._service, self._metrics, self._recent = service, metrics, recent
-        # Lists that wait for a compilation have threads of their own: others are needed to look into the log.
+    def __init__(self, service: Service, metrics: Metrics) -> None:
+        self._service, self._metrics, self._recent = service, metrics, service.models.recent
+        # Lists that wait for the compiler have threads of their own: the common ones are needed to read the log.
         self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
 
     async def rank(self, request: Request) -> Response:
@@ -58,20 +57,20 @@ class ListEndpoints:
         body, binary = await read_body(request), is_binary(request)
         kind: type[Rank | RawRank] = RawRank if binary else Rank
         asks = await offload(body, partial(decoded, body, kind, binary))
-        held = await hosted(self._service, request.path_params["model"], partial(self._wanted, [asks]))
-        return respond(request, await self._ranked(await offload(body, partial(self._parsed, held, asks))))
+        loaded = await find_model(self._service, request.path_params["model"], partial(self._wanted, [asks]))
+        return respond(request, await self._ranked(await offload(body, partial(self._parsed, loaded, asks))))
 
     async def rank_batch(self, request: Request) -> Response:
         """Answer with several lists."""
         body = await read_body(request)
         asks = await offload(body, partial(decoded, body, RankBatch, is_binary(request)))
         batch: list[Rank] = self._within(asks.requests)
-        held = await hosted(self._service, request.path_params["model"], partial(self._wanted, batch))
-        parsed = await offload(body, lambda: [self._parsed(held, each) for each in batch])  # all, before one is drawn
+        loaded = await find_model(self._service, request.path_params["model"], partial(self._wanted, batch))
+        parsed = await offload(body, lambda: [self._parsed(loaded, each) for each in batch])  # all, before one is drawn
         drawing = []
         for each in parsed:
             drawing.append(asyncio.ensure_future(self._ranked(each)))
-            await asyncio.sleep(0)  # others are answered between two lists
+            await asyncio.sleep(0)  # other requests are answered between two lists
         return respond(request, Rankings(await asyncio.gather(*drawing)))
 
     async def feedback(self, request: Request) -> Response:
@@ -100,50 +99,50 @@ class ListEndpoints:
         if impression is None or recent is not None:
             remedy = "ask with ?impression=ID or ?recent=NUMBER; documents are sent here with POST"
             raise Refused("the request does not say what to explain", remedy)
-        held = await hosted(self._service, request.path_params["model"])
-        record = await asyncio.wrap_future(self._service.shown(held.name, impression))
-        found = await anyio.to_thread.run_sync(self._explained_record, held, record)
-        about = {"model": held.name, "version": held.version, **found, "draws": None}
+        loaded = await find_model(self._service, request.path_params["model"])
+        record = await asyncio.wrap_future(self._service.shown(loaded.name, impression))
+        found = await anyio.to_thread.run_sync(self._explained_record, loaded, record)
+        about = {"model": loaded.name, "version": loaded.version, **found, "draws": None}
         return respond(request, about | {"shown": _about(record, impression)})
 
     async def _explained(self, request: Request, asks: Explain) -> Response:
-        held = await hosted(self._service, request.path_params["model"])
+        loaded = await find_model(self._service, request.path_params["model"])
         if asks.recent is not None and not request.state.is_admin:  # recent queries are queries of others
             raise Forbidden("recent is given", "use a key with the scope 'admin' for this model")
 
         def explain() -> dict[str, Any]:
-            ids, features, prior = self._to_explain(held, asks)
-            found = explained(held.ranker, ids, features, prior, held.spec.exploration, held.spec.places)
-            draw = partial(listed, held.flat, held.spec, features, prior, held.spec.places)
+            ids, features, prior = self._to_explain(loaded, asks)
+            found = explained(loaded.ranker, ids, features, prior, loaded.spec.exploration, loaded.spec.places)
+            draw = partial(sample_list, loaded.program, features, prior, loaded.spec.places)
             return found | {"draws": drawn(draw, ids, asks.draws) if asks.draws else None}
 
         found = await anyio.to_thread.run_sync(explain)
-        return respond(request, {"model": held.name, "version": held.version} | found)
+        return respond(request, {"model": loaded.name, "version": loaded.version} | found)
 
-    def _to_explain(self, held: Hosted, asks: Explain) -> tuple[list[str], np.ndarray, np.ndarray | None]:
+    def _to_explain(self, loaded: LoadedModel, asks: Explain) -> tuple[list[str], np.ndarray, np.ndarray | None]:
         """Return the documents of the request, or of the recent query that it names."""
         if asks.recent is None:
-            documents = of_documents(asks.documents, held.spec, self._service.settings.documents)
+            documents = of_documents(asks.documents, loaded.spec, self._service.settings.max_documents)
             return [each.id for each in asks.documents], *documents
-        one = self._recent.get(held.name, asks.recent)
-        check_width(one.features, held.spec)
+        one = self._recent.get(loaded.name, asks.recent)
+        check_width(one.features, loaded.spec)
         return one.ids, one.features, one.prior
 
-    def _explained_record(self, held: Hosted, record: Record) -> dict[str, Any]:
+    def _explained_record(self, loaded: LoadedModel, record: Record) -> dict[str, Any]:
         shown = record.entry
         assert isinstance(shown, Impression)
-        if shown.generation != held.generation:
+        if shown.generation != loaded.generation:
             raise NotKnown("the list was shown before the model began anew", "its features may mean other things now")
         features, prior, _ = unpacked(shown.packed, None)
         order = range(len(shown.ids))
-        found = explained(held.ranker, shown.ids, features, prior, held.spec.exploration, order=order)
-        always = self._service.always_explores(held.name, held.generation)
+        found = explained(loaded.ranker, shown.ids, features, prior, loaded.spec.exploration, order=order)
+        always = self._service.always_explores(loaded.name, loaded.generation)
         for about, chance in zip(found["ranking"], explored(shown, always=always), strict=True):
             about["explored"] = chance
         return found
 
     def _wanted(self, batch: Sequence[Rank | RawRank]) -> SpecRequest | None:
-        """Return the model that could answer all of these; None: they do not say how many features it has."""
+        """Return the spec of a model that could answer all of these; None: the number of features is not known."""
         n_features = _n_features(batch[0]) if batch else None
         if n_features is None:
             return None
@@ -151,11 +150,11 @@ class ListEndpoints:
             self._read(Spec(n_features=n_features), asks)
         return SpecRequest(n_features=n_features)
 
-    def _parsed(self, held: Hosted, given: Rank | RawRank) -> Parsed:
-        return held, *self._read(held.spec, given)
+    def _parsed(self, loaded: LoadedModel, given: Rank | RawRank) -> Parsed:
+        return loaded, *self._read(loaded.spec, given)
 
     def _read(self, spec: Spec, given: Rank | RawRank) -> Read:
-        most = self._service.settings.documents
+        most = self._service.settings.max_documents
         asks: Rank | RawRank
         if isinstance(given, RawRank):
             asks, ids = given, given.ids
@@ -171,41 +170,41 @@ class ListEndpoints:
         return ids, features, prior, asks
 
     async def _ranked(self, parsed: Parsed) -> Ranking:
-        held, ids, features, prior, asks = parsed
-        self._recent.note(held.name, asks.query, ids, features, prior)
+        loaded, ids, features, prior, asks = parsed
+        self._recent.note(loaded.name, asks.query, ids, features, prior)
         shown = await self._drawn(*parsed)
         documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
         return Ranking(shown.impression, documents, shown.propensity, shown.version)
 
     async def _drawn(
-        self, held: Hosted, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
+        self, loaded: LoadedModel, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
     ) -> ServedList:
         def draw() -> Future[ServedList]:
             return self._service.rank(
-                held, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source, draw=asks.draw
+                loaded, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source, draw=asks.draw
             )
 
-        length = padded_length(len(ids), held.spec.places)
-        if self._service.host.is_compiled(held, length):  # a millisecond: not worth another thread
+        length = padded_length(len(ids), loaded.spec.places)
+        if self._service.models.is_compiled(loaded, length):  # takes a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
         future = await anyio.to_thread.run_sync(draw, limiter=self._compiling)
-        self._service.host.note_compiled(held, length)
+        self._service.models.note_compiled(loaded, length)
         return await asyncio.wrap_future(future)
 
     async def _given(self, model: str, said: Feedback) -> Given:
-        await hosted(self._service, model)
+        await find_model(self._service, model)
         status = await asyncio.wrap_future(self._service.feedback(model, said.impression, said.clicks, said.final))
         self._metrics.note_feedback(model, status)
         return Given(status)
 
     def _within(self, batch: list[Any]) -> list[Any]:
-        if len(batch) > self._service.settings.batch:
-            raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.batch}")
+        if len(batch) > self._service.settings.max_batch:
+            raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.max_batch}")
         return batch
 
 
 def _n_features(asks: Rank | RawRank) -> int | None:
-    """Return how many features the first document has, where it says so."""
+    """Return the number of features of the first document; None: it is not known."""
     if isinstance(asks, RawRank):
         return len(asks.features) // (4 * len(asks.ids)) or None if asks.ids else None
     first = asks.documents[0].features if asks.documents else None
@@ -213,7 +212,7 @@ def _n_features(asks: Rank | RawRank) -> int | None:
 
 
 def _about(record: Record, impression: str) -> dict[str, Any]:
-    """Return what the log says of a list beside its documents."""
+    """Return the logged facts about a list, without its documents."""
     shown = record.entry
     assert isinstance(shown, Impression)
     return {

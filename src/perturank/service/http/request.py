@@ -1,4 +1,4 @@
-"""What every request goes through: an id, authorisation, errors as problem JSON, metrics and a log line."""
+"""The steps of every request: an id, authorisation, errors as problem JSON, metrics and a log line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from perturank.errors import BadInput
 from perturank.service.http.auth import Keyring, Scope, check_local
 from perturank.service.log.refusals import Refused
-from perturank.service.serving.models import Hosted
+from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.logger import logger, request_id
 from perturank.service.telemetry.prometheus import Metrics
@@ -41,7 +41,7 @@ PROBLEM_HEADERS = {
 
 
 class Gate:
-    """Wraps endpoints."""
+    """Wraps endpoints with these steps."""
 
     def __init__(self, keyring: Keyring, metrics: Metrics) -> None:
         self._keyring, self._metrics = keyring, metrics
@@ -57,7 +57,7 @@ class Gate:
             response = await self._respond(request, endpoint, scope, name)
             response.headers["x-request-id"] = name
             if request.method == "HEAD" and isinstance(response, StreamingResponse):
-                response.body_iterator = iterate_in_threadpool(())  # unseen and endless, it would hold the connection
+                response.body_iterator = iterate_in_threadpool(())  # an endless body would keep the connection
             self._note(request, response.status_code, time.perf_counter() - began)
             return response
 
@@ -84,12 +84,12 @@ class Gate:
             return refusal
         except ClientDisconnect:
             return problem(499, "gone", "the client has gone", "", name)
-        except Exception:  # a fault of ours: whoever asked gets an answer, whoever runs this gets the traceback
+        except Exception:  # a bug of ours: the client gets an answer, the log the traceback
             logger.exception("failed")
             return problem(500, "fault", "the service failed", "the log line with this id says why", name)
 
     def _admit(self, request: Request, scope: Scope | None) -> None:
-        """Refuse a bad model name and whoever may not do this; `state.is_admin`: may do everything with the model."""
+        """Refuse a bad model name and a key without permission; `state.is_admin`: the key may administer the model."""
         model = request.path_params.get("model")
         if model is not None and not MODEL.fullmatch(model):
             raise Refused(f"{model[:80]!r} is no name of a model", "use letters, digits, dot, dash and underscore")
@@ -107,8 +107,10 @@ def problem(status: int, kind: str, title: str, detail: str, request: str) -> Re
     return Response(content, status, PROBLEM_HEADERS.get(status), media_type=PROBLEM)
 
 
-async def hosted(service: Service, model: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
-    """Return the model; one that is not known is looked for in the log, or made as wanted if it is the default."""
-    if model in service.host:
-        return service.host.get(model)
-    return await anyio.to_thread.run_sync(service.model, model, wanted)
+async def find_model(
+    service: Service, name: str, wanted: Callable[[], SpecRequest | None] | None = None
+) -> LoadedModel:
+    """Return the model; one that is not loaded is looked for in the log, or created as wanted if it is the default."""
+    if name in service.models:
+        return service.models.get(name)
+    return await anyio.to_thread.run_sync(service.find_model, name, wanted)

@@ -130,7 +130,7 @@ ROUTES = (
         ),
         note=f"One of the two is said. {RECENT_NOTE}",
     ),
-    Route("GET", "/v1/models", "models.listed", "List all models", "admin", None, answers.Models),
+    Route("GET", "/v1/models", "models.list_models", "List all models", "admin", None, answers.Models),
     Route("GET", ONE, "models.get", "One model", "serve", None, answers.Described, 200, (404, 422)),
     Route(
         "PUT",
@@ -155,7 +155,7 @@ ROUTES = (
         answers.Versions,
         200,
         (404, 422),
-        query=(("limit", _within(snapshots.LISTED)), ("before", _within(snapshots.NUMBERS))),
+        query=(("limit", _within(snapshots.PAGE_SIZES)), ("before", _within(snapshots.NUMBERS))),
     ),
     Route(
         "PUT",
@@ -205,7 +205,7 @@ ROUTES = (
     Route(
         "PUT",
         f"{ONE}/file",
-        "models.bring",
+        "models.import_file",
         "Let learning go on from a file of perturank.save",
         "admin",
         bytes,
@@ -230,7 +230,7 @@ ROUTES = (
         "GET",
         f"{ONE}/history",
         "watch.history",
-        "Sums of the last hours by the minute, or of the last month by the hour (`span=hours`)",
+        "Counters of the last hours by the minute, or of the last month by the hour (`span=hours`)",
         "admin",
         None,
         dict[str, Any],

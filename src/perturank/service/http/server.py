@@ -25,13 +25,13 @@ from perturank.service.settings import ServeSettings
 from perturank.service.telemetry.logger import logger, write_to_stderr
 
 SECONDS_TO_DRAIN = 10
-SECONDS_TO_A_SWITCH = 2e-4  # between threads: the one that writes waits for its turn after every statement
+SECONDS_TO_A_SWITCH = 2e-4  # between threads: the writing thread waits for the interpreter after every statement
 SECONDS_TO_START_AGAIN = 1.0
-MOST_SECONDS_TO_START_AGAIN = 30.0  # where no process can be started at all
-SECONDS_BETWEEN_REQUESTS = 75  # on one connection: load balancers keep theirs for 60, and should be the first to end it
+MOST_SECONDS_TO_START_AGAIN = 30.0  # while no process can be started
+SECONDS_BETWEEN_REQUESTS = 75  # on one connection: load balancers keep theirs for 60, and should close first
 ROWS = [[0.1, 2.0], [0.3, 1.0]]
 MODEL = '{"n_features": 2}'
-MOST_TO_TYPE = 100  # features of a document in a command that somebody may want to read
+MOST_TO_TYPE = 100  # features of a document in the welcome's example command
 NEEDS_ADMIN = "there is no model yet; a key with the scope admin makes one: perturank keys add NAME --scope admin"
 
 
@@ -40,7 +40,7 @@ def serve(
 ) -> None:
     """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0.
 
-    `added` is given the address and returns what else stands there.
+    `added` gets the address and returns further pages, endpoints and a background task.
     """
     settings = settings.checked()
     machine.answer_in_place()
@@ -51,8 +51,8 @@ def serve(
         app = application(service, added(address))
         machine.look_for_garbage_seldom()
         with _learner(settings):
-            held = service.host.get(DEFAULT) if DEFAULT in service.host else None
-            say(welcome(address, settings, None if held is None else held.spec.n_features))
+            loaded = service.models.get(DEFAULT) if DEFAULT in service.models else None
+            say(welcome(address, settings, None if loaded is None else loaded.spec.n_features))
             with _quiet_end():
                 _Server(configured(app), service).run(sockets=[listening])
         service.close()
@@ -73,21 +73,21 @@ def configured(app: Starlette) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Tells the service at once when it is to stop: a stream of events would go on until it is cut."""
+    """Tells the service at once when it is to stop, so that streams of events end."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop when what is under way is done."""
+        """Stop when the present requests are answered."""
         self._service.stopping.set()
         super().handle_exit(sig, frame)
 
 
 @contextmanager
 def _quiet_end() -> Iterator[None]:
-    """Let the signal that stopped the server be the end of it: uvicorn raises it once more when it has drained."""
+    """Ignore the signal that stopped the server: uvicorn raises it again after the shutdown."""
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -117,7 +117,7 @@ def _address(listening: socket.socket) -> str:
 
 @contextmanager
 def _learner(settings: ServeSettings) -> Iterator[None]:
-    """Run a learner beside the block: started afresh, and ending with us."""
+    """Run a learner process while the block runs."""
     if settings.learner == "none":
         yield
         return
@@ -132,7 +132,7 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
 
 
 def keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
-    """Start a learner, and another one when it dies, or when none could be started."""
+    """Start a learner process, and restart it when it dies."""
     words = ["learn"]
     words += [] if settings.keep is None else ["--keep", settings.keep]
     words += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
@@ -140,8 +140,8 @@ def keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
     while not stopping.is_set():
         try:
             child = children.start(*words, log=settings.log)
-        except OSError as error:  # too many files or processes, too little memory: it may pass
-            logger.error("the learner cannot be started (%s); it is tried again in %g seconds", error, pause)
+        except OSError as error:  # too many files or processes, or too little memory: a later attempt may succeed
+            logger.error("the learner cannot be started (%s); the next attempt is in %g seconds", error, pause)
             stopping.wait(pause)
             pause = min(2 * pause, MOST_SECONDS_TO_START_AGAIN)
             continue

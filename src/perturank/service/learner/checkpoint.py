@@ -33,7 +33,7 @@ OPEN = "open"  # the array, beside the ranker's own, that holds what waits
 
 
 class Open(msgspec.Struct, array_like=True):
-    """What waits: for feedback, and to be learned."""
+    """Impressions that wait for feedback, and that wait to be learned."""
 
     waiting: dict[bytes, OpenImpression]
     queue: list[Completed]
@@ -41,9 +41,9 @@ class Open(msgspec.Struct, array_like=True):
 
 
 def pack(state: State, at: int = 0) -> bytes:
-    """Return the state as bytes, deflated: room that a history has not used yet should take none on disk.
+    """Return the state as compressed bytes: unused room of a history takes no space on disk.
 
-    `at`: up to where the log was read, if the model's own last record lies before that.
+    `at`: the position up to which the log was read, if the model's last record is older.
     """
     assert state.ranker is not None
     waits = msgspec.msgpack.encode(Open(state.tracker.waiting, list(state.queue), state.taught))
@@ -68,12 +68,12 @@ def inflate(content: bytes, name: str) -> bytes:
 
 
 def header(content: bytes, name: str) -> dict[str, Any]:
-    """Return what a stored state says of itself."""
+    """Return the header of a stored state."""
     return storage.unpacked(inflate(content, name), name)[1]
 
 
 def position(log: Log, name: str) -> int:
-    """Return up to where the state of this name knows the log; 0: there is none, or it is damaged."""
+    """Return the position up to which a stored state contains the log; 0: there is none, or it is damaged."""
     content = log.stored(name)
     with contextlib.suppress(BadInput):
         return 0 if content is None else int(header(content, name)["at"])
@@ -108,7 +108,7 @@ def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
 
 
 def base_of(log: Log, model: str) -> Compacted | None:
-    """Return what the log says of a model's base; None: it has none."""
+    """Return the record of a model's base; None: it has none."""
     return next(
         (record.entry for record in log.newest(model, Compacted, 1) if isinstance(record.entry, Compacted)), None
     )
@@ -145,13 +145,13 @@ def nearest(log: Log, model: str, recall: Recall, at: int | None = None) -> Stat
 
 
 def resume(log: Log, recall: Recall) -> dict[str, State]:
-    """Return the states of all models that are there, from which a learner goes on."""
+    """Return the states of all existing models, from which a learner continues."""
     return {model: nearest(log, model, recall) for model in living(log)}
 
 
 def living(log: Log) -> list[str]:
-    """Return the models that were made and not deleted."""
+    """Return the models that were created and not deleted."""
     models: dict[str, bool] = {}
-    for record in log.rare(kinds=(Changed, Deleted)):
+    for record in log.control_records(kinds=(Changed, Deleted)):
         models[record.model] = isinstance(record.entry, Changed)
     return [model for model, lives in models.items() if lives]

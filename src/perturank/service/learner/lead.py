@@ -1,4 +1,4 @@
-"""Who may write batches and versions, and take records out: one process, told from all before it by its epoch."""
+"""Leadership: one process at a time may write batches and versions and delete records; its epoch identifies it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Superseded(BadInput):
 
 @dataclass(frozen=True)
 class Lead:
-    """A place that was taken over from whoever held it."""
+    """The leadership of this process."""
 
     epoch: int
 

@@ -1,7 +1,7 @@
 """The learner: reads the log in order, writes the boundaries of its batches into it, learns, publishes versions.
 
-It reads no clock. A batch is first written to the log and then learned on being read back, so that
-what is learned live is by construction what a replay learns.
+It reads no clock. It first writes a batch to the log, and learns it when it reads it back. So live learning and
+replay learn the same by construction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from perturank.service.learner.replay import recall_from
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Completed, State
 from perturank.service.log import Log, Transaction, snapshots
-from perturank.service.log.changes import current, last_version
+from perturank.service.log.changes import last_version
+from perturank.service.log.counters import LEARNED, UPDATE_SECONDS, UPDATES
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -39,39 +40,38 @@ from perturank.service.log.records import (
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.settings import Retention
-from perturank.service.telemetry.counters import LEARNED, UPDATE_SECONDS, UPDATES
 
-STATE_EVERY = 5000  # impressions between two stored states: what a restart may have to learn again
+STATE_EVERY = 5000  # impressions between two stored states; a restart learns at most so many again
 FAR_BEHIND = 100_000  # records after which an idle model's state is stored again, to bound what a restart reads
-MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model to a step: a backlog is learned in several, each with its version
+MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model per step; a backlog takes several steps, each with a version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
-TAKING = (Changed, Deleted, Erased)  # what waits to be learned may be less, or other, after one of these
-SETTING_SCALES = (*TAKING, RolledBack, Imported)  # after one of these the scale stays, or is another model's
+TAKING = (Changed, Deleted, Erased)  # these change which impressions wait to be learned
+SETTING_SCALES = (*TAKING, RolledBack, Imported)  # these keep the scale as it is, or bring another
 
 
 class Learner:
-    """One learner for all models of a log; it takes over from any other that there was."""
+    """The learner of all models of a log; it supersedes any earlier one."""
 
     def __init__(
         self, log: Log, retention: Retention | None = None, is_over: Callable[[], bool] = lambda: False
     ) -> None:
         self.log = log
-        self._is_over = is_over  # asked after each record: to learn a backlog again takes long
+        self._is_over = is_over  # called after each record, since a backlog takes long
         self._lead = Lead.take(log)
         self.states = checkpoint.resume(log, recall_from(log))
-        # Up to here no model needs the log again.
+        # Every model's state contains the log up to this position.
         self.position = min((state.at for state in self.states.values()), default=0)
         self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
         self._stored_at = {model: state.at for model, state in self.states.items()}
         self.progress = ProgressRecorder(self.states.values())
         self._housekeeper = Housekeeper(log, retention, self._lead.check)
-        self.is_tidy = False  # nothing is left to be learned, or taken out of the log
+        self.is_tidy = False  # nothing is left to learn or to delete
 
     def catch_up(self) -> None:
-        """Read what is new."""
+        """Read the new records, and learn the batches among them."""
         for record in self.log.read(after=self.position):
             state = self._state(record.model)
-            if record.position > state.at:  # another model's state may lie further back
+            if record.position > state.at:  # another model's state may be older
                 self._take(state, record)
             self.progress.read(record)
             self.position = record.position
@@ -91,7 +91,7 @@ class Learner:
     def step(self, holds: Callable[[State], bool] = lambda state: False) -> int:
         """Read, learn from what is complete, publish; return how many impressions were learned.
 
-        Models that are held learn later: nothing is written of what they wait for.
+        Models for which `holds` is true learn in a later step.
         """
         self.catch_up()
         if self._is_over():
@@ -106,29 +106,29 @@ class Learner:
         for state in list(self.states.values()):
             if state.unpublished:
                 self._publish(state, n)
-        self._store_what_stands_still()
-        self._tell()
+        self._store_idle_state()
+        self._write_progress()
         self.tidy()
         return n
 
     def tidy(self) -> None:
-        """Do a little of what is to be done beside learning."""
+        """Do a little housekeeping."""
         more = self._housekeeper.look(list(self.states.values()))
         self.is_tidy = not more and not any(self._due(state) for state in self.states.values())
 
-    def _tell(self) -> None:
-        """Say so where everything that was read had nothing to learn in it."""
+    def _write_progress(self) -> None:
+        """Write the progress of models whose new records hold nothing to learn."""
         idle = self.progress.idle(self.states.values())
         if idle:
             with self.log.transaction() as transaction:
                 self._lead.check(transaction)
                 for model in idle:
-                    if current(transaction, model) is not None:  # it may be gone by now
+                    if transaction.find_model(model) is not None:  # it may have been deleted
                         self.progress.pass_over(transaction, model)
 
     @property
     def is_in_step(self) -> bool:
-        """Whether a model waits for batches of a fixed size, and its users perhaps for them."""
+        """Whether a model has batches of a fixed size, whose versions a client may wait for."""
         return any(state.spec is not None and state.spec.batch is not None for state in self.states.values())
 
     def _state(self, model: str) -> State:
@@ -162,14 +162,14 @@ class Learner:
             recent = {state.model: state.sources.copy() for state, _ in full}
             for state, due in full:
                 if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in TAKING):
-                    continue  # it is read first
+                    continue  # the next step reads that record first
                 skipped = _too_many_of_one_source(state, due, recent[state.model])
                 batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True)
                 transaction.append(state.model, batch)
         return True
 
     def _due(self, state: State) -> list[list[Completed]]:
-        """Return what is to be learned now: all, or whole batches, but no more than a step should take."""
+        """Return the batches to learn now: everything, or batches of the fixed size, up to the limit of a step."""
         if state.spec is None:
             return []
         waiting = list(islice(state.queue, MOST_AT_ONCE))
@@ -181,7 +181,7 @@ class Learner:
         assert state.ranker is not None
         digest = snapshots.digest(state.ranker)
         content = snapshots.version_bytes(state.ranker, model=state.model, learned=state.learned)
-        sum_of = snapshots.sum_of(content)  # all of it before others must wait
+        checksum = snapshots.checksum(content)  # before the transaction, for which others wait
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
             if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE):
@@ -189,40 +189,40 @@ class Learner:
             version = last_version(transaction, state.model) + 1
             self._thin_out(transaction, state, version)
             transaction.append(
-                state.model, Snapshot(state.generation, version, state.learned, digest, sum_of, self._lead.epoch)
+                state.model, Snapshot(state.generation, version, state.learned, digest, checksum, self._lead.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
             self.progress.publish(transaction, state, n)
         self.catch_up()
 
     def _distrust(self, state: State) -> None:
-        """Forget what was stored of a model: the next learner begins at its base."""
+        """Delete the stored states of a model, so that the next learner begins at its base."""
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
             transaction.remove(snapshots.state_name(state.model))
             transaction.remove(snapshots.next_name(state.model))
 
     def store(self, state: State) -> None:
-        """Keep the whole state, so that a restart need not begin at the first click."""
+        """Store the whole state, so that a restart need not begin at the first click."""
         content, at = checkpoint.pack(state, self.position), self.position
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
-            if current(transaction, state.model) is None:
-                return  # deleted meanwhile, with all that was stored for it
+            if transaction.find_model(state.model) is None:
+                return  # deleted meanwhile
             transaction.store(snapshots.state_name(state.model), content)
         self._stored[state.model], self._stored_at[state.model] = (state.generation, state.learned), at
 
-    def _store_what_stands_still(self) -> None:
-        """Store one state that was stored long ago, learned or not: a restart begins to read where the oldest ends."""
+    def _store_idle_state(self) -> None:
+        """Store one state again that was last stored long ago: a restart reads the log from the oldest state on."""
         for state in self.states.values():
             at = self._stored_at.get(state.model, state.generation)
             if state.ranker is not None and self.position - at >= FAR_BEHIND:
-                self._stored_at[state.model] = self.position  # also where it is gone by now
+                self._stored_at[state.model] = self.position  # even if the model was deleted
                 self.store(state)
                 break
 
     def close(self) -> None:
-        """Keep every state that has moved."""
+        """Store every state that has changed."""
         for state in self.states.values():
             if state.ranker is not None and self._n_since_stored(state) > 0:
                 self.store(state)
@@ -231,7 +231,7 @@ class Learner:
         return state.learned_since(*self._stored.get(state.model, (0, 0)))
 
     def _thin_out(self, transaction: Transaction, state: State, version: int) -> None:
-        """Remove stored versions before this one comes; those of an earlier generation can never be served again."""
+        """Remove stored versions before this one is added; those of an earlier generation can never be served again."""
         last, pinned = transaction.newest(state.model, Snapshot), transaction.newest(state.model, Pinned)
         stored = snapshots.versions(self.log, state.model)
         is_first = last is None or not isinstance(last.entry, Snapshot) or last.entry.generation != state.generation
@@ -254,7 +254,7 @@ def estimate_scale(state: State, n: int) -> Scaled:
 
 
 def _check(state: State, record: Record) -> None:
-    """Stop where a version has learned another number of impressions: some were not there to be read."""
+    """Raise Missing if a version has learned another number of impressions: some were deleted before they were read."""
     entry = record.entry
     if isinstance(entry, Snapshot) and entry.generation == state.generation and entry.learned != state.learned:
         what = f"version {entry.version} of model {state.model!r} has learned {entry.learned} impressions"
@@ -266,7 +266,7 @@ def _is_after(record: Record | None, position: int) -> bool:
 
 
 def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: deque[bytes | None]) -> list[bytes]:
-    """Return the impressions of sources that have had their say among the recent ones; the others are added there."""
+    """Return the impressions of sources that have reached the cap; add the sources of the others to `recent`."""
     cap = None if state.spec is None else state.spec.cap
     if cap is None:
         return []
@@ -284,7 +284,7 @@ def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: dequ
 
 
 class ProgressRecorder:
-    """Follows what the learner reads, learns and publishes."""
+    """Records in the counters how far the learner has read, learned and published."""
 
     def __init__(self, states: Iterable[State]) -> None:
         self._at = 0  # of the last record read
@@ -307,16 +307,16 @@ class ProgressRecorder:
         self._seconds = time.perf_counter() - began
 
     def publish(self, transaction: Transaction, state: State, n_in_step: int) -> None:
-        """Count a new version; so many impressions of all models were learned in this step."""
+        """Count a new version; the step learned `n_in_step` impressions of all models."""
         n = state.learned_since(*self._learned.get(state.model, (0, 0)))
         self._learned[state.model] = state.generation, state.learned
         seconds = self._seconds * n / max(n_in_step, 1)
-        transaction.tally.add(state.model, {LEARNED: n, UPDATES: 1, UPDATE_SECONDS: seconds})
-        rest = state.queue[0].at - 1 if state.queue else state.batched  # what one record completed may be two batches
+        transaction.counters.add(state.model, {LEARNED: n, UPDATES: 1, UPDATE_SECONDS: seconds})
+        rest = state.queue[0].at - 1 if state.queue else state.batched  # one record may complete two batches
         self._reach(transaction, state.model, min(state.batched, rest))
 
     def idle(self, states: Iterable[State]) -> list[str]:
-        """Return the models of which something was read that had nothing to learn in it; deleted ones have no sums."""
+        """Return the models whose new records held nothing to learn; deleted ones have no counters."""
         found = [state for state in states if self._waiting[state.model] and not state.queue and not state.unpublished]
         for state in found:
             if state.spec is None:
@@ -324,11 +324,11 @@ class ProgressRecorder:
         return [state.model for state in found if state.spec is not None]
 
     def pass_over(self, transaction: Transaction, model: str) -> None:
-        """Note that everything read of a model is learned, or was nothing to learn."""
+        """Record that everything read of a model is learned, or needed no learning."""
         self._reach(transaction, model, self._waiting[model][-1][0])
 
-    def _reach(self, transaction: Transaction, model: str, through: int) -> None:
+    def _reach(self, transaction: Transaction, model: str, position: int) -> None:
         waiting = self._waiting[model]
-        while waiting and waiting[0][0] <= through:
+        while waiting and waiting[0][0] <= position:
             waiting.popleft()
-        transaction.tally.reached[model] = (through, waiting[0][1] if waiting else self._at)
+        transaction.counters.learned[model] = (position, waiting[0][1] if waiting else self._at)

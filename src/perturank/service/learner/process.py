@@ -1,4 +1,4 @@
-"""The learner as a process, which ends when it is told to or when its parent ends; it compiles the next batch ahead."""
+"""The learner process: it ends on a signal or with its parent, and compiles the program of the next batch ahead."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from perturank.service.settings import Retention
 from perturank.service.telemetry.logger import logger, write_to_stderr
 
 SECONDS_TO_TRY_AGAIN = 1.0
-SECONDS_BETWEEN_LOOKS = 0.4  # each may publish a version, which costs as much as fifty updates
-A_LOT = 16 * AT_ONCE  # impressions found by one look: beyond it the next look follows at once
+SECONDS_BETWEEN_LOOKS = 0.4  # each look may publish a version, which costs as much as fifty updates
+A_LOT = 16 * AT_ONCE  # impressions learned by one look; after more, the next look follows at once
 SECONDS_FOR_OTHERS = 0.05  # pause between two looks that delete records, so that others can write
 SECONDS_IN_STEP = 0.01  # with batches of a fixed size, frequent looks publish no extra versions
 
@@ -65,7 +65,7 @@ def learn(
         except (LogFull, NotReady, Superseded) as error:
             if once:
                 raise
-            logger.warning("the learner begins again: %s", error)
+            logger.warning("the learner starts over: %s", error)
         stop.wait(SECONDS_TO_TRY_AGAIN)
     return None
 
@@ -76,7 +76,7 @@ def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Lear
     while not stop.is_set():
         if not once:
             learner.catch_up()
-            precompiler.look(learner)  # a model is compiled as soon as it is known: its first click may be seconds away
+            precompiler.look(learner)  # at once for a new model: its first click may be seconds away
         n = learner.step(precompiler.holds)
         if (once and n == 0 and learner.is_tidy) or (not once and _rest(learner, stop, _pause(learner, n))):
             break
@@ -85,7 +85,7 @@ def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Lear
 
 
 def _rest(learner: Learner, stop: Stop, seconds: float) -> bool:
-    """Wait so long, and take out of the log meanwhile what is to go; return whether it is time to stop."""
+    """Wait for so many seconds, and do housekeeping meanwhile; return whether it is time to stop."""
     end = time.monotonic() + seconds
     while not learner.is_tidy and end - time.monotonic() > SECONDS_FOR_OTHERS:
         if stop.wait(SECONDS_FOR_OTHERS):

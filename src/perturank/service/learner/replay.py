@@ -1,4 +1,4 @@
-"""Models rebuilt from the log alone, to the very same bits."""
+"""Replay: models rebuilt from the log alone, to the same bits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from perturank.service.log.refusals import Missing, NotKnown, NotReady
 from perturank.service.log.spec import Spec
 
 T = TypeVar("T")
-TRIES = 5  # a base is laid seldom, and what is read the second time is shorter
+TRIES = 5  # a base is seldom stored, and the second read is shorter
 
 
 @dataclass
 class Report:
-    """What a replay went through; `differs` names the first version whose bits were not met."""
+    """The result of a replay; `differs` is the first version whose bits differ."""
 
     state: State
-    begins: int = 0  # at the base; 0: at the first record
+    begins: int = 0  # position of the base; 0: the first record
     checked: int = 0
     differs: int | None = None
     newest: Snapshot | None = None
@@ -65,10 +65,10 @@ def recall_from(log: Log) -> Recall:
 
 
 def retry_if_compacted(log: Log, model: str, read: Callable[[], T]) -> T:
-    """Return what was read from the log while the model's base stood still; it is read again where it moved.
+    """Return what `read` returns; call it again if the model's base changed meanwhile.
 
-    A base is in the log before anything is taken out for it, so that who finds the same one after reading
-    as before has missed nothing.
+    A base is in the log before records are deleted for it. So a reader that finds the same base before and after
+    reading has missed nothing.
     """
     for _ in range(TRIES):
         before = checkpoint.base_of(log, model)
@@ -91,8 +91,8 @@ def rebuild_version(log: Log, model: str, version: int) -> Ranker:
 def _rebuild_version(log: Log, model: str, version: int, kept: dict[int, Ranker]) -> Ranker:
     """Return a version; `kept` has versions that were met on the way, and gets more of them.
 
-    A roll-back on the way may lead to before the state where this began, and then to an earlier state. Each version is
-    rebuilt at most once, since all share what they keep.
+    A roll-back on the way may lead to a version before the state where this began, which is then rebuilt from an
+    earlier state. All share `kept`, so each version is rebuilt at most once.
     """
     found = snapshots.found(log, model, version)
     if found is None:
@@ -123,7 +123,7 @@ def _follow(log: Log, model: str, at: int, kept: dict[int, Ranker]) -> State:
     state = checkpoint.nearest(log, model, recall_from(log), at)
     kept.update(state.kept)
     state.kept = kept
-    for record in log.read(after=state.at, through=at, model=model):
+    for record in log.read(after=state.at, up_to=at, model=model):
         state.take(record)
     return state
 
@@ -136,9 +136,9 @@ def rebuild(
     instead: Spec | None = None,
     on_record: Callable[[int], None] | None = None,
 ) -> Report:
-    """Return what the records up to a position make of a model, every published version on the way compared.
+    """Return the model after the records up to a position, and compare every published version on the way.
 
-    It begins at the base; another ranker knows no base, and begins with what is left of the log.
+    It begins at the base; another ranker has no base, and begins with the first record that is left.
     """
     return retry_if_compacted(log, model, lambda: _rebuild(log, model, at, instead, on_record))
 
@@ -154,7 +154,7 @@ def _rebuild(
         )
     report = Report(state, state.at)
     _compare_base(log, report)
-    for record in log.read(after=state.at, through=at, model=model):
+    for record in log.read(after=state.at, up_to=at, model=model):
         if isinstance(record.entry, Snapshot):
             _compare(report, record.entry)
         state.take(record)

@@ -21,7 +21,6 @@ from perturank.service.learner import checkpoint, replay
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
 from perturank.service.log import Log, Transaction, changes, snapshots
-from perturank.service.log.ids import source_seal
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -36,6 +35,7 @@ from perturank.service.log.records import (
     RolledBack,
     Scaled,
     Snapshot,
+    source_seal,
 )
 from perturank.service.log.refusals import NotKnown
 from perturank.service.settings import Retention
@@ -50,7 +50,7 @@ Guard = Callable[[Transaction], None]  # stops a process that no longer leads
 
 def known(log: Log) -> list[str]:
     """Return the names of all models that the log has ever known."""
-    return list(dict.fromkeys(record.model for record in log.rare(kinds=(Changed,))))
+    return list(dict.fromkeys(record.model for record in log.control_records(kinds=(Changed,))))
 
 
 def n_removed(log: Log) -> int:
@@ -181,7 +181,7 @@ class Superfluous:
     secret: bytes
 
     @property
-    def through(self) -> int:
+    def end(self) -> int:
         """The position after which there are none."""
         return max([self.base.through, *self.erased.values()])
 
@@ -207,14 +207,14 @@ def _superfluous(log: Log, model: str, base: Compacted) -> Superfluous:
     return Superfluous(base, erased, closed, frozenset(snapshots.versions(log, model)), log.secret)
 
 
-def delete(log: Log, model: str, guard: Guard, through: int | None = None) -> Iterator[int]:
+def delete(log: Log, model: str, guard: Guard, up_to: int | None = None) -> Iterator[int]:
     """Delete what the newest base up to a position makes superfluous; yield after each page how many records went."""
-    found = next(iter(log.newest(model, Compacted, 1, through)), None)
+    found = next(iter(log.newest(model, Compacted, 1, up_to)), None)
     base = _entry(found)
     if found is None or base is None or found.position <= _deleted_for(log, model):
         return
     goes = _superfluous(log, model, base)
-    records = log.read(through=goes.through, model=model)
+    records = log.read(up_to=goes.end, model=model)
     while page := list(islice(records, AT_ONCE)):
         old = [record for record in page if record in goes]
         yield _cut(log, old, guard) if old else 0
@@ -351,10 +351,10 @@ class Housekeeper:
             if content is not None:
                 header = checkpoint.header(content, name)
                 self._next[model] = Next(*(header[field] for field in Next._fields))
-            held = self._next.get(model)
-            if held is not None:
-                n_learned = state.learned_since(held.generation, held.learned)
-                if state.version <= held.version or not retention.lets_go(state.when - held.when, n_learned):
+            candidate = self._next.get(model)
+            if candidate is not None:
+                n_learned = state.learned_since(candidate.generation, candidate.learned)
+                if state.version <= candidate.version or not retention.lets_go(state.when - candidate.when, n_learned):
                     return None
             content = self._log.stored(name) or self._log.stored(snapshots.base_name(model))
             if content is not None:
@@ -362,7 +362,7 @@ class Housekeeper:
         content = checkpoint.pack(state)  # before others must wait
         with self._log.transaction() as transaction:
             self._guard(transaction)
-            if changes.current(transaction, model) is None:
+            if transaction.find_model(model) is None:
                 return base  # deleted meanwhile, with all that was stored for it
             transaction.store(name, content)
         self._next[model] = Next.of(state)

@@ -1,7 +1,7 @@
-"""What the log has made of one model so far: a pure function of the records that it was given, in order.
+"""The state of one model: a pure function of the records that it has taken, in order.
 
-An impression is complete when its feedback was final, or its window has closed. Of lists that wait, all that decides
-is held; what they showed is read from the log when it is learned.
+An impression is complete when its feedback was final, or its window has closed. The state keeps the clicks of waiting
+impressions; their documents are read from the log when they are learned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from perturank.core import Ranker
 from perturank.parts.standardised import Scale, Standardised
 from perturank.service.learner import update
-from perturank.service.log.ids import source_seal
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -31,6 +30,7 @@ from perturank.service.log.records import (
     RolledBack,
     Scaled,
     Snapshot,
+    source_seal,
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.log.spec import CAP_AMONG, Spec
@@ -43,11 +43,11 @@ MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them i
 class OpenImpression(msgspec.Struct, array_like=True, gc=False):
     """Feedback so far on one impression, which may come before the impression itself.
 
-    There may be half a million; nothing in them leads back to them, so that no collector need look.
+    There may be half a million. They are in no cycles, so the garbage collector need not look at them (gc=False).
     """
 
     position: int  # of the impression, once it is known
-    since: int  # of what is known first
+    since: int  # position of the first record about it
     clicks: frozenset[str] = frozenset()
     final: bool = False
     mode: Mode | None = None  # None: the impression is not known yet
@@ -69,7 +69,7 @@ class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Tracker:
     """Follows one model's impressions through the log, from one generation to its end.
 
-    What waits stands in the order in which it was first heard of.
+    Waiting impressions are in the order of their first records.
     """
 
     def __init__(self, seal: Callable[[str], bytes]) -> None:
@@ -97,7 +97,7 @@ class Tracker:
                 return []
 
     def forget(self, source: bytes) -> None:
-        """Wait no longer for the impressions of a source."""
+        """Forget the waiting impressions of a source."""
         self.waiting = {name: waiting for name, waiting in self.waiting.items() if waiting.source != source}
 
     def _heard(self, record: Record, name: bytes, said: Feedback) -> list[Completed]:
@@ -111,7 +111,7 @@ class Tracker:
     def _closed(self, record: Record, through: int) -> list[Completed]:
         over = []
         for name, waiting in self.waiting.items():
-            if waiting.since > through:  # and so are all behind it
+            if waiting.since > through:  # and so are all that follow
                 break
             if waiting.position <= through:
                 over.append(name)
@@ -127,7 +127,7 @@ class Tracker:
 
 @dataclass
 class Recall:
-    """Where a state finds what its records only point to."""
+    """How a state looks up what its records refer to."""
 
     shown: Callable[[Sequence[int]], list[Impression]]  # the lists at these positions
     targets: Callable[[str, int], dict[int, int]]  # versions gone back to behind a position, and where last
@@ -138,25 +138,25 @@ class Recall:
 
 @dataclass
 class State:
-    """One model as the learner has it. Replay and live learning differ in nothing but who wrote the batches."""
+    """One model as the learner has it. Replay and live learning differ only in who wrote the batches."""
 
     model: str
     recall: Recall
     instead: Spec | None = None  # replay under another ranker
-    spec: Spec | None = None  # None: not made yet, or deleted
+    spec: Spec | None = None  # None: not created yet, or deleted
     ranker: Ranker | None = None
-    at: int = 0  # the last record taken; earlier ones are passed over
+    at: int = 0  # position of the last record taken; earlier ones are skipped
     when: int = 0  # its time, in milliseconds since 1970
     generation: int = 0
     version: int = 0
     learned: int = 0
     unpublished: bool = False  # something was learned since the last version
-    batched: int = 0  # completed up to here is learned
-    erased: int = 0  # the last wish to erase a source
-    based: int = 0  # what the newest base knows
-    compacted: int = 0  # the record of that base, if it was read since this state was loaded
+    batched: int = 0  # everything completed up to this position is learned
+    erased: int = 0  # position of the last request to erase a source
+    based: int = 0  # position up to which the newest base contains the log
+    compacted: int = 0  # position of that base's record, if it was read after this state was loaded
     sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
-    kept: dict[int, Ranker] = field(default_factory=dict)  # versions that are gone back to later
+    kept: dict[int, Ranker] = field(default_factory=dict)  # versions to which a later record rolls back
     tracker: Tracker = field(init=False)
     queue: deque[Completed] = field(default_factory=deque)
     scaled: int = 0  # impressions from which the scale was estimated
@@ -168,14 +168,14 @@ class State:
     taught: list[Completed] = field(default_factory=list)  # all that was learned, while the scale may change
 
     def __post_init__(self) -> None:
-        """Wait for nothing yet; know which versions are gone back to, so that none is rebuilt that goes by."""
+        """Look up the versions to which later records roll back, so that they are kept and not rebuilt."""
         self.tracker = Tracker(self._seal)
         self._targets = self.recall.targets(self.model, self.at)
         if not self.unpublished:
             self._keep(self.version)
 
     def take(self, record: Record) -> None:
-        """Go on by one record of this model."""
+        """Apply one record of this model."""
         if record.position <= self.at:
             return
         self.at, self.when = record.position, record.at
@@ -187,7 +187,7 @@ class State:
             case Batch() as batch:
                 self._learn(batch)
             case RolledBack() | Imported() if self.instead is not None:
-                return  # another ranker has no such versions, and cannot be brought from there
+                return  # another ranker has no such versions, and cannot be imported
             case RolledBack(version=version):
                 self._keep_scale()
                 self._go_back(version)
@@ -216,7 +216,7 @@ class State:
                 self.queue.extend(each for each in self.tracker.take(record) if each.at > self.batched)
 
     def _forget(self, source: bytes) -> None:
-        """Drop what waits of a source; what was learned from it stays."""
+        """Drop the waiting impressions of a source; what was learned from it stays."""
         self.tracker.forget(source)
         self.queue = deque(each for each in self.queue if each.source != source)
         self.sources = deque((None if each == source else each for each in self.sources), CAP_AMONG)
@@ -245,7 +245,7 @@ class State:
         return msgspec.structs.replace(spec, ranker=other.ranker, settings=other.settings, seed=other.seed)
 
     def _keep(self, version: int) -> None:
-        """Keep the ranker, which is this version, if it is gone back to later."""
+        """Keep the ranker, which is this version, if a later record rolls back to it."""
         if version in self._targets and self.ranker is not None:
             self.kept[version] = self.ranker
 
@@ -258,9 +258,9 @@ class State:
         self.ranker, self.unpublished = ranker, True
 
     def _learn(self, batch: Batch) -> None:
-        """Learn what was completed up to the batch's boundary, in the order in which it was."""
+        """Learn the impressions of a batch, in the order of their completion."""
         skipped = set(batch.skipped)
-        chosen = [each for each in self._taken(batch) if each.name not in skipped and self._fits(each)]
+        chosen = [each for each in self._take_batch(batch) if each.name not in skipped and self._fits(each)]
         self.batched = batch.through
         if self.spec is None or self.ranker is None or not chosen:
             return
@@ -312,8 +312,8 @@ class State:
     def _keep_scale(self) -> None:
         self.is_scale_final, self.shown_first, self.taught = True, [], []
 
-    def _taken(self, batch: Batch) -> list[Completed]:
-        """Take what the batch is about from the queue."""
+    def _take_batch(self, batch: Batch) -> list[Completed]:
+        """Take the impressions of a batch from the queue."""
         n = batch.n + len(batch.skipped) if batch.is_counted else len(self.queue)
         taken: list[Completed] = []
         while self.queue and self.queue[0].at <= batch.through and len(taken) < n:
@@ -325,7 +325,7 @@ class State:
         return taken
 
     def _clicked(self, chosen: Sequence[Completed]) -> list[update.Clicked]:
-        """Return what was shown, read from the log, with the clicks."""
+        """Return the shown lists, read from the log, with their clicks."""
         shown = self.recall.shown([each.position for each in chosen])
         return [update.Clicked(each.since, entry, each.clicks) for each, entry in zip(chosen, shown, strict=True)]
 
@@ -334,7 +334,7 @@ class State:
         return self.learned - learned if generation == self.generation else self.learned
 
     def _fits(self, completed: Completed) -> bool:
-        """Return whether it can be learned from: a list that the ranker has not drawn has no memo."""
+        """Return whether the ranker can learn from it: a list of another ranker has no memo."""
         if completed.mode == "learn" or self.instead is not None:
             return True
         assert self.spec is not None
@@ -343,7 +343,7 @@ class State:
 
     @property
     def needed_from(self) -> int | None:
-        """The oldest position that must be read again to know what waits; None: nothing does."""
+        """The oldest position that waiting impressions need; None: none waits."""
         waiting = [each.since for each in self.queue]
         oldest = self.tracker.oldest
         return min([*waiting, oldest] if oldest is not None else waiting, default=None)

@@ -1,6 +1,6 @@
-"""A batch as one compiled call: the only place of the service that calls `ranker.learn`.
+"""Learning a batch in one compiled call: the only module of the service that calls `ranker.learn`.
 
-Live learning and replay both come through here, with the same padded shapes: that is why they agree to the last bit.
+Live learning and replay both use it, with the same padded shapes. So they agree to the last bit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Lesson = Callable[[Ranker, Sequence[Clicked], int], Ranker]
 
 
 class Memo(NamedTuple):
-    """The shape of what a ranker wants back with the clicks."""
+    """The shapes of a ranker's memo, which it needs back with the clicks."""
 
     leaves: list[Any]
     tree: Any
@@ -82,7 +82,7 @@ def learn_from(
 ) -> Ranker:
     """Return the ranker that has learned from these impressions; `learned` says how many came before.
 
-    Lists that are not its own, but another ranker's, must do without its memo.
+    `own`: the ranker drew these lists itself, and they have its memo.
     """
     memo = Memo.of(ranker, places)
     recalls = not own and memo.is_needed
@@ -103,9 +103,9 @@ def learn_from(
 
 
 def learn_soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesson) -> Ranker:
-    """Return the ranker after these impressions, without those that would leave it without numbers.
+    """Return the ranker after these impressions, without those that would make its arrays infinite or NaN.
 
-    Features of very different sizes can do that to some fits, and then all that was learned would be lost.
+    Features of very different sizes can do that to some fits, and everything learned would be lost.
     """
     after = learn(ranker, chunk, learned)
     if is_sound(after):
@@ -115,21 +115,24 @@ def learn_soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn:
         if is_sound(after):
             ranker = after
         else:
-            logger.warning("the impression at position %d is left out: it would ruin the model", each.since)
+            logger.warning(
+                "the impression at position %d is skipped: the model would become infinite or NaN",
+                each.since,
+            )
     return ranker
 
 
 def is_sound(ranker: Ranker) -> bool:
-    """Return whether everything that was learned is finite; the history holds what was sent, which is."""
+    """Return whether all learned arrays are finite; the history holds requests, which were checked."""
     served = snapshots.served_arrays(ranker).values()
     return all(np.isfinite(array).all() for array in served if array.dtype.kind == "f")
 
 
 def with_room(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
-    """Return the ranker with room for n more; what must grow doubles, since each growth compiles anew.
+    """Return the ranker with room for n more impressions; arrays double when they grow, since each size is compiled.
 
-    It depends on nothing but the log: spare room is part of a state. It follows what is there and not how often
-    it was shown, since every batch copies all of it. With a memory there is room for all of that from the start.
+    The room depends on the log alone, since it is part of a state. It follows the distinct documents and pairs, since
+    every batch copies all of them. A ranker with a bounded memory has all its room from the start.
     """
     if not isinstance(ranker, Remembers):
         return ranker
@@ -139,12 +142,12 @@ def with_room(ranker: Ranker, n: int, learned: int, places: int) -> Ranker:
 
 
 def n_ahead(learned: int) -> int:
-    """Return how many impressions are looked ahead."""
+    """Return for how many impressions room is prepared ahead."""
     return max(4 * AT_ONCE, learned // 128)
 
 
 def with_room_ahead(ranker: Ranker, learned: int, places: int) -> Ranker:
-    """Return the ranker in the shape that it may need soon, should the next impressions be all new."""
+    """Return the ranker in the shape that it needs soon if all documents of the next impressions are new."""
     return with_room(ranker, n_ahead(learned), learned, places)
 
 

@@ -1,4 +1,4 @@
-"""Whether a log is whole: order, references, effects of feedback, stored versions."""
+"""Verification of a log: order, references, effects of feedback, stored versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_ONCE = 500  # records in memory, and what else the log says of their impressi
 
 
 class Seen:
-    """What the records so far have said."""
+    """What the check has seen so far."""
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
@@ -26,13 +26,13 @@ def faults(log: Log) -> Iterator[str]:
     yield from log.damage()
     seen, records = Seen(), log.read()
     while some := list(islice(records, AT_ONCE)):
-        told = _told(log, some)
+        about = _about(log, some)
         for record in some:
             if record.position != seen.last + 1 and not _is_compacted(log, record, seen):
                 yield f"position {seen.last + 1} is missing"
             if record.at < seen.at:
                 yield f"position {record.position}: it is older than the record before it"
-            for fault in _of_record(log, record, seen, told):
+            for fault in _of_record(log, record, seen, about):
                 yield f"position {record.position}: {fault}"
             seen.n, seen.last, seen.at = seen.n + 1, record.position, record.at
     missing = seen.last - seen.n - n_removed(log)
@@ -40,17 +40,17 @@ def faults(log: Log) -> Iterator[str]:
         yield f"{missing} records are missing that no compaction has taken out"
 
 
-def _told(log: Log, records: Sequence[Record]) -> dict[bytes, list[Record]]:
-    """Return all that the log says of the impressions that these records are about."""
-    told: dict[bytes, list[Record]] = {record.impression: [] for record in records if record.impression is not None}
-    for each in log.about(list(told)):
+def _about(log: Log, records: Sequence[Record]) -> dict[bytes, list[Record]]:
+    """Return all records of the impressions of these records."""
+    about: dict[bytes, list[Record]] = {record.impression: [] for record in records if record.impression is not None}
+    for each in log.about(list(about)):
         if each.impression is not None:
-            told[each.impression].append(each)
-    return told
+            about[each.impression].append(each)
+    return about
 
 
 def _is_compacted(log: Log, record: Record, seen: Seen) -> bool:
-    """Return whether others may be missing before this record; a base may have been laid since the last look."""
+    """Return whether records before this one may be deleted; a base may be new since the last look."""
     if record.position > seen.compacted:
         seen.compacted = _compacted(log)
     return record.position <= seen.compacted
@@ -58,15 +58,15 @@ def _is_compacted(log: Log, record: Record, seen: Seen) -> bool:
 
 def _compacted(log: Log) -> int:
     """Return the position of the last record before which others may be missing."""
-    return max((record.position for record in log.rare(kinds=(Compacted,))), default=0)
+    return max((record.position for record in log.control_records(kinds=(Compacted,))), default=0)
 
 
-def _of_record(log: Log, record: Record, seen: Seen, told: dict[bytes, list[Record]]) -> Iterator[str]:
+def _of_record(log: Log, record: Record, seen: Seen, about: dict[bytes, list[Record]]) -> Iterator[str]:
     match record.entry:
         case Impression() as shown:
-            yield from _of_impression(record, shown, _before(record, told))
+            yield from _of_impression(record, shown, _before(record, about))
         case Feedback() as said:
-            yield from _of_feedback(record, said, _before(record, told))
+            yield from _of_feedback(record, said, _before(record, about))
         case Batch(through=through) if through >= record.position:
             yield f"a batch goes up to {through}, which lies ahead of it"
         case Snapshot() as snapshot:
@@ -74,17 +74,17 @@ def _of_record(log: Log, record: Record, seen: Seen, told: dict[bytes, list[Reco
                 yield f"version {snapshot.version} comes after {seen.versions[record.model]}"
             seen.versions[record.model] = snapshot.version
             content = log.stored(snapshots.version_name(record.model, snapshot.version))
-            if content is not None and snapshots.sum_of(content) != snapshot.sum:
+            if content is not None and snapshots.checksum(content) != snapshot.checksum:
                 yield f"the stored version {snapshot.version} is damaged"
 
 
-def _before(record: Record, told: dict[bytes, list[Record]]) -> list[Record] | None:
-    """Return what was said of an impression before this record; None: it was taken out while we read."""
+def _before(record: Record, about: dict[bytes, list[Record]]) -> list[Record] | None:
+    """Return the records of an impression before this one; None: they were deleted meanwhile."""
     if record.impression is None:
         return []
-    about = told[record.impression]
-    here = next((i for i, each in enumerate(about) if each.position == record.position), None)
-    return None if here is None else about[:here]
+    records = about[record.impression]
+    here = next((i for i, each in enumerate(records) if each.position == record.position), None)
+    return None if here is None else records[:here]
 
 
 def _of_impression(record: Record, shown: Impression, before: Sequence[Record] | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""One total order of everything that decides the models, behind one small protocol: in SQLite, or in PostgreSQL."""
+"""The log: a total order of all records that decide the models, in SQLite or in PostgreSQL, behind one protocol."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from perturank.errors import BadInput
-from perturank.service.log.records import Entry, Record
+from perturank.service.log.counters import PendingCounters, PeriodCounters
+from perturank.service.log.records import CurrentModel, Entry, Record
 from perturank.service.log.sqlite import SQLITE, SqliteLog
-from perturank.service.log.sums import Sums, Tally
 from perturank.service.settings import without_password
 
 try:  # an extra of its own
@@ -24,41 +24,47 @@ POSTGRES = ("postgresql://", "postgres://")
 
 
 class Transaction(Protocol):
-    """What may be done while nobody else writes: all of it becomes durable, or none."""
+    """An exclusive write: all of it becomes durable, or none."""
 
     @property
-    def tally(self) -> Tally:
-        """What the transaction adds to the sums beside the log."""
+    def counters(self) -> PendingCounters:
+        """What the transaction adds to the counters beside the log."""
 
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
 
     def prefetch(self, impressions: Sequence[bytes]) -> None:
-        """Read the records of these impressions at once: each will be asked for."""
+        """Read the records of these impressions in one query, for later calls of `about`."""
 
     def about(self, impression: bytes) -> list[Record]:
         """Return the records of one impression, in order."""
 
     def newest(self, model: str, kind: type) -> Record | None:
-        """Return the last record of this kind; not of impressions and feedback."""
+        """Return the last control record of this kind."""
+
+    def find_model(self, model: str) -> CurrentModel | None:
+        """Return the model's spec and generation; None: there is no such model."""
+
+    def require_model(self, model: str) -> CurrentModel:
+        """Return the model's spec and generation; refuse a model that does not exist, or was deleted."""
 
     def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
-        """Take out the records at these positions and all records of these impressions; return how many."""
+        """Delete the records at these positions and all records of these impressions; return how many."""
 
     def store(self, name: str, content: bytes) -> None:
-        """Keep bytes under a name, in place of what was there."""
+        """Store bytes under a name, in place of earlier ones."""
 
     def remove(self, name: str) -> None:
-        """Forget the bytes of this name."""
+        """Delete the bytes of this name."""
 
     def remove_all(self, prefix: str) -> None:
-        """Forget the bytes of all names that begin so."""
+        """Delete the bytes of all names with this prefix."""
 
     def remember(self, name: str, value: int) -> None:
-        """Keep a number under a name."""
+        """Store a number under a name."""
 
     def remembered(self, name: str) -> int:
-        """Return the number of this name; 0 where there is none."""
+        """Return the number of this name; 0: there is none."""
 
 
 class Log(Protocol):
@@ -70,61 +76,61 @@ class Log(Protocol):
 
     @property
     def secret(self) -> bytes:
-        """The key of the seals on impressions' names."""
+        """The key that signs the ids of impressions."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Begin to write; others wait. It is durable when the block has ended."""
+        """Begin an exclusive write, which is durable when the block has ended; other writers wait."""
 
     def tail(self) -> int:
         """Return the last position; 0: empty."""
 
-    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
-        """Yield the records behind a position, in order."""
+    def read(self, after: int = 0, up_to: int | None = None, model: str | None = None) -> Iterator[Record]:
+        """Yield the records after a position and up to another, in order."""
 
     def at(self, positions: Sequence[int]) -> list[Record]:
-        """Return the records at these positions, as far as they are there."""
+        """Return the records at these positions; deleted ones are left out."""
 
     def about(self, impressions: Sequence[bytes]) -> list[Record]:
         """Return the records of these impressions, in order."""
 
-    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
-        """Return all records behind a position but impressions and feedback; `kinds`: of these alone."""
+    def control_records(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
+        """Return the records after a position that are no impressions and no feedback; `kinds`: only of these."""
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
-        """Return a model's records of one kind behind a position; not of impressions and feedback."""
+        """Return a model's control records of one kind after a position."""
 
-    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
-        """Return a model's last n records of one kind up to a position, newest first; not of the frequent kinds."""
+    def newest(self, model: str, kind: type, n: int, up_to: int | None = None) -> list[Record]:
+        """Return a model's last n control records of one kind up to a position, newest first."""
 
     def stored(self, name: str) -> bytes | None:
-        """Return the bytes kept under this name."""
+        """Return the bytes stored under this name; None: there are none."""
 
     def names(self, prefix: str) -> list[str]:
-        """Return the names of stored bytes that begin so."""
+        """Return the names of stored bytes with this prefix."""
 
-    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[Sums]:
-        """Return the running sums of a model, or of all, over these spans, from a time (seconds) on; totals always."""
+    def counters(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[PeriodCounters]:
+        """Return the counters of periods of these lengths from a time (seconds) on, and totals; None: of all models."""
 
     def damage(self) -> list[str]:
-        """Return what the database itself finds wrong with its files."""
+        """Return the faults that the database finds in its own files."""
 
     def is_led(self) -> bool:
         """Return whether any process learns from this log."""
 
     def give_back(self) -> bool:
-        """Give room that is free back, as much as takes a moment; return whether there is more."""
+        """Return some free space to the disk, quickly; return whether there is more."""
 
     def try_to_lead(self) -> bool:
-        """Return whether this process may learn: one at a time may, until it ends or loses its connection."""
+        """Try to become the one process that learns, until it ends or loses its connection; return whether it is."""
 
     def room(self) -> int | None:
-        """Return the bytes left on the disk where the log lies; None: it is on another machine."""
+        """Return the free bytes on the log's disk; None: it is on another machine."""
 
     def size(self) -> int:
-        """Return the bytes that the log takes."""
+        """Return the size of the log in bytes."""
 
     def close(self) -> None:
-        """Give back files and connections."""
+        """Close files and connections."""
 
 
 def open_log(url: str, *, create: bool = False) -> Log:

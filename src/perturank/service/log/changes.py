@@ -1,4 +1,4 @@
-"""Changes of models, as actions on the log: made, changed, deleted, pinned, rolled back, imported."""
+"""Changes of models, written to the log: create, change, delete, pin, roll back, import, erase."""
 
 from __future__ import annotations
 
@@ -17,36 +17,27 @@ from perturank.service.log.refusals import NotKnown, NotReady, Refused
 from perturank.service.log.spec import Spec
 
 
-def current(transaction: Transaction, model: str) -> tuple[Spec, int] | None:
-    """Return the model's spec and generation; None: there is no such model."""
-    changed, deleted = transaction.newest(model, Changed), transaction.newest(model, Deleted)
-    if changed is None or (deleted is not None and deleted.position > changed.position):
-        return None
-    assert isinstance(changed.entry, Changed)
-    return changed.entry.spec, changed.entry.generation or changed.position
-
-
 def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = False) -> bool:
-    """Make or change a model; return whether its learning begins anew. The same again changes nothing."""
-    held = current(transaction, model)
-    if held is not None and (only_new or held[0].complete() == spec):
+    """Create or change a model; return whether its learning begins anew. An equal spec changes nothing."""
+    existing = transaction.find_model(model)
+    if existing is not None and (only_new or existing.spec.complete() == spec):
         return False
-    keeps = held is not None and spec.learns_like(held[0])
-    transaction.append(model, Changed(held[1] if held is not None and keeps else 0, spec))
-    return not keeps
+    generation = existing.generation if existing is not None and spec.learns_like(existing.spec) else 0
+    transaction.append(model, Changed(generation, spec))
+    return generation == 0
 
 
 def delete(transaction: Transaction, model: str) -> None:
-    """Delete a model with all that was stored for it; its impressions stay in the log until that is compacted."""
-    must_exist(transaction, model)
+    """Delete a model and its stored bytes; its impressions stay until the log is compacted."""
+    transaction.require_model(model)
     transaction.append(model, Deleted())
-    transaction.tally.forgotten.add(model)
+    transaction.counters.deleted.add(model)
     transaction.remove_all(f"{model}/")
 
 
 def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> None:
-    """Serve this version whatever is learned; None: the newest again. One that is stored now stays stored."""
-    _, generation = must_exist(transaction, model)
+    """Serve this version even when newer ones are published; None: the newest again. A pinned version stays stored."""
+    generation = transaction.require_model(model).generation
     if version is not None:
         is_stored = bool(log.names(snapshots.version_name(model, version)))
         if not is_stored or not _is_of(log, model, version, generation):
@@ -57,8 +48,8 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
 
 
 def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
-    """Let learning go on from a version of this generation."""
-    _, generation = must_exist(transaction, model)
+    """Let learning continue from a version of this generation."""
+    generation = transaction.require_model(model).generation
     if not _is_of(log, model, version, generation):
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
     base = transaction.newest(model, Compacted)
@@ -74,16 +65,16 @@ def _is_of(log: Log, model: str, version: int, generation: int) -> bool:
     return published is not None and published.snapshot.generation == generation
 
 
-class Brought(NamedTuple):
-    """A ranker that was saved elsewhere, as it will be stored for a model of this spec."""
+class RankerFile(NamedTuple):
+    """A ranker that `perturank.save` wrote, as it will be stored for a model of this spec."""
 
     spec: Spec
     blob: str
     content: bytes
 
 
-def brought(model: str, spec: Spec, content: bytes) -> Brought:
-    """Return a file as it will be stored; it must be of the model's own kind. It takes long: nobody may wait for it."""
+def read_ranker_file(model: str, spec: Spec, content: bytes) -> RankerFile:
+    """Return a file as it will be stored; refuse one of another kind than the model. Too slow for a transaction."""
     arrays, header = storage.unpacked(content, "the file")
     theirs = _name(header.get("ranker"), spec), _settings(header.get("settings"), spec), header.get("n_features")
     if theirs != _kind(spec):
@@ -93,16 +84,16 @@ def brought(model: str, spec: Spec, content: bytes) -> Brought:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
     ranker = storage.filled(spec.start(), arrays, "the file")
     _check_arrays(ranker, spec)
-    return Brought(spec, f"{model}/imported/{snapshots.sum_of(content).hex()}", snapshots.state_bytes(ranker))
+    return RankerFile(spec, f"{model}/imported/{snapshots.checksum(content).hex()}", snapshots.state_bytes(ranker))
 
 
-def bring(transaction: Transaction, model: str, ranker: Brought) -> None:
-    """Let learning go on from a ranker that was saved elsewhere."""
-    spec, _ = must_exist(transaction, model)
-    if _kind(spec) != _kind(ranker.spec):
+def import_ranker(transaction: Transaction, model: str, file: RankerFile) -> None:
+    """Let learning continue from the ranker of a file."""
+    spec = transaction.require_model(model).spec
+    if _kind(spec) != _kind(file.spec):
         raise NotReady(f"model {model!r} was changed while the file was read", "send it again if it still fits")
-    transaction.store(ranker.blob, ranker.content)
-    transaction.append(model, Imported(ranker.blob))
+    transaction.store(file.blob, file.content)
+    transaction.append(model, Imported(file.blob))
 
 
 def _kind(spec: Spec) -> tuple[str, Any, int]:
@@ -144,23 +135,15 @@ def _check_arrays(ranker: Ranker, spec: Spec) -> None:
         if array.dtype != own.dtype or array.ndim != own.ndim or array.shape[first:] != own.shape[first:]:
             raise Refused(f"the file's array {name} has shape {list(array.shape)}", "save it again")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise Refused(f"the file's array {name} holds what is no number", "save a ranker that is sound")
+            raise Refused(f"the file's array {name} has values that are not finite", "save a ranker that is sound")
     fault = soundness.fault(ranker)
     if fault is not None:
         raise Refused(f"the file's array {fault.array} {fault.what}", "save a ranker that is sound")
 
 
 def erase(transaction: Transaction, model: str, source: bytes) -> int:
-    """Let everything of a source (sealed) up to here be taken out of the log; return the position of the wish."""
+    """Request that all records of a source (hashed) be deleted; return the position of the request."""
     return transaction.append(model, Erased(source))
-
-
-def must_exist(transaction: Transaction, model: str) -> tuple[Spec, int]:
-    """Return the model's spec and generation; one that is not there, or not any more, is refused."""
-    held = current(transaction, model)
-    if held is None:
-        raise NotKnown(f"there is no model {model!r}", f"make it: PUT /v1/models/{model}")
-    return held
 
 
 def last_version(transaction: Transaction, model: str) -> int:

@@ -25,7 +25,7 @@ Action = Callable[[Transaction], T]
 
 
 class QueuedAction(NamedTuple):
-    """An action that has not run yet, the impression about which it will ask, and what follows when it is durable."""
+    """An action that has not run yet, the impression that it reads, and a callback for when it is durable."""
 
     action: Action[Any]
     future: Future[Any]
@@ -36,16 +36,16 @@ class QueuedAction(NamedTuple):
 class Committer:
     """Runs actions in order, many to a transaction; a future is done when its action is durable.
 
-    An action refuses by raising BadInput before it appends anything; the others of its transaction
-    are not touched by that. Any other failure fails all of them, and nothing is kept; a log that is full or
-    away fails all that wait, since each would only wait for the same.
+    An action refuses by raising BadInput before it appends anything; the other actions of its transaction still
+    succeed. Any other error fails all of them, and nothing is written. If the log is full or cannot be reached, all
+    waiting actions fail too, since they would meet the same error.
     """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._waiting: queue.SimpleQueue[QueuedAction | None] = queue.SimpleQueue()
         self._is_closed = False
-        self._submitting = threading.Lock()  # nothing gets behind the end, where nobody would look
+        self._submitting = threading.Lock()  # so that no action is queued after the end
         self._committed = -math.inf
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
@@ -56,7 +56,7 @@ class Committer:
         impression: bytes | None = None,
         then: Callable[[T], None] | None = None,
     ) -> Future[T]:
-        """Return the future result of the action; one that asks about an impression says so beforehand.
+        """Queue an action and return its future; `impression` is prefetched for it.
 
         `then` is called with the result when it is durable, even if nobody waits for the future any more.
         """
@@ -90,7 +90,7 @@ class Committer:
         if first is None:
             return [], True
         if time.monotonic() - self._committed < SECONDS_BUSY:
-            time.sleep(SECONDS_TO_GATHER)  # one flush for those that come meanwhile costs less than one for each
+            time.sleep(SECONDS_TO_GATHER)  # one flush for all that arrive meanwhile costs less than one for each
         group = [first]
         with contextlib.suppress(queue.Empty):
             while len(group) < MOST_AT_ONCE:
@@ -103,7 +103,7 @@ class Committer:
     def _rest(self) -> list[QueuedAction]:
         """Return all that waits."""
         found = [self._waiting.get() for _ in range(self._waiting.qsize())]
-        if None in found:  # the end, behind which there is nothing
+        if None in found:  # the end of the queue
             self._waiting.put(None)
         return [each for each in found if each is not None]
 
@@ -133,7 +133,7 @@ class Committer:
 
 
 def _settle(future: Future[Any], result: Any = None, error: BaseException | None = None) -> None:
-    if not future.set_running_or_notify_cancel():  # whoever asked is gone
+    if not future.set_running_or_notify_cancel():  # the client has disconnected
         return
     if error is None:
         future.set_result(result)

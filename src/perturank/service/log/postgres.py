@@ -21,7 +21,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from perturank.errors import BadInput
-from perturank.service.log.ids import SECRET_BYTES
+from perturank.service.log.records import SECRET_BYTES
 from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.log.sql import SqlLog
 from perturank.service.settings import without_password
@@ -38,13 +38,13 @@ CREATE TABLE perturank_numbers (name text PRIMARY KEY, value bigint NOT NULL);
 """
 DEFLATED = "ALTER TABLE perturank_log ALTER COLUMN body SET STORAGE EXTERNAL"  # PostgreSQL need not try it again
 MADE = "SELECT relname FROM pg_class WHERE starts_with(relname, 'perturank_') AND pg_table_is_visible(oid)"
-# A machine that vanishes without a word, and a process that is stopped, must not hold the lock for long.
+# A client machine that vanishes, or a stopped process, must not hold the lock for long.
 SESSION = """
 SET synchronous_commit = on; SET tcp_keepalives_idle = 3; SET tcp_keepalives_interval = 1;
 SET tcp_keepalives_count = 3; SET tcp_user_timeout = 5000; SET idle_in_transaction_session_timeout = 5000
 """
-# Nor may a database that vanishes hold up who asks. Of several addresses, the one that can be written is meant.
-PATIENCE: dict[str, Any] = {
+# A database that vanishes must not block clients for long. Of several addresses, the writable one is used.
+TIMEOUTS: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 3,
     "keepalives_interval": 1,
@@ -52,7 +52,7 @@ PATIENCE: dict[str, Any] = {
     "tcp_user_timeout": 5000,
     "target_session_attrs": "read-write",
 }
-# The last is said by a database that became a copy of another, and of a transaction that took too long.
+# InternalError: the database became a replica, or the transaction took too long.
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
 
 
@@ -79,13 +79,13 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
             raise BadInput(f"the database cannot be reached: {why}", "check that it runs and its address") from None
         except psycopg.Error as error:
             raise BadInput(f"the database cannot hold the log: {reason(error, url)}") from None
-        ((held, self.secret),) = self.rows("SELECT format, secret FROM perturank_head")
-        if held != FORMAT:
-            raise BadInput(f"the log has format {held}", f"this version reads format {FORMAT}")
+        ((version, self.secret),) = self.rows("SELECT format, secret FROM perturank_head")
+        if version != FORMAT:
+            raise BadInput(f"the log has format {version}", f"this version reads format {FORMAT}")
         self._lock = int.from_bytes(hashlib.blake2b(self.secret, digest_size=7).digest(), "big")
 
     def _create(self, connection: psycopg.Connection[Any], create: bool) -> None:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two that start at once
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (STARTING,))  # two processes may start at once
         # Asked for first: CREATE … IF NOT EXISTS would lock the table in any case.
         made = {name for (name,) in connection.execute(MADE)}
         is_new = "perturank_head" not in made
@@ -101,7 +101,7 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
     def connect(self) -> psycopg.Connection[Any]:
         """Return a new connection."""
         try:
-            options = PATIENCE | conninfo_to_dict(self.url)  # what the address says counts
+            options = TIMEOUTS | conninfo_to_dict(self.url)  # options of the address take precedence
             connection = psycopg.connect(**options, autocommit=True)
             connection.execute(SESSION)
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
@@ -142,9 +142,9 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
         connection.execute("UPDATE perturank_head SET position = %s, at = %s", (position, at))
 
     def give_back(self) -> bool:
-        """Let new records take the room of those that are gone, in a thread of its own: of a large log that takes long.
+        """Vacuum the tables in a thread, since that takes long with a large log; new records then reuse the free space.
 
-        The database goes on with it when this process ends.
+        The database continues when this process ends.
         """
         if self._vacuum is not None:
             self._vacuum.join(SECONDS_FOR_ROOM)
@@ -160,10 +160,10 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
                 connection.execute("SET statement_timeout = 0")
                 connection.execute("VACUUM perturank_log, perturank_blobs")
         except (NotReady, psycopg.Error) as error:
-            logger.warning("the room of records that are gone is left to autovacuum: %s", error)
+            logger.warning("the vacuum failed, and autovacuum will free the space of deleted records: %s", error)
 
     def damage(self) -> list[str]:
-        """Return nothing: whoever runs the database looks after its files."""
+        """Return nothing: PostgreSQL checks its own files."""
         return []
 
     def is_led(self) -> bool:
@@ -185,7 +185,7 @@ class PostgresLog(SqlLog[psycopg.Connection[Any]]):
             raise NotReady("the database went away", "another learner may lead now") from None
 
     def room(self) -> None:
-        """Return nothing: the disk is the database's, and not asked for."""
+        """Return None: the disk is on the database's machine."""
 
     def size(self) -> int:
         """Return the bytes of log and stored versions, with indexes."""

@@ -1,38 +1,48 @@
-"""The log's records: each kind of entry, the arrays and the probability of an impression, and the export as JSON."""
+"""The log's records: each kind of entry, the ids, arrays and probability of an impression, and the export as JSON."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import math
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 
-from perturank.service.log.ids import sign_id
-from perturank.service.log.refusals import Refused
+from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
 from perturank.wire.specification import Mode
+
+LEVEL = 1  # of compression; more takes three times as long for a few percent
+CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
+ID_POSITION_BYTES, ID_RANDOM_BYTES, ID_SIGNATURE_BYTES = 5, 7, 8
+ID_BYTES = ID_POSITION_BYTES + ID_RANDOM_BYTES
+SOURCE_BYTES = 16
+SECRET_BYTES = 32
 
 Effect = Literal["counted", "early", "late"]
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A model was made or changed; where `generation` is 0, what it learned begins here, anew."""
+    """A model was created or changed; generation 0: its learning begins anew at this record."""
 
     generation: int  # the position at which learning began; 0: this one
     spec: Spec
 
 
 class Deleted(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A model is gone, with its snapshots."""
+    """A model was deleted, with its snapshots."""
 
 
 class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A list that was shown: of its documents what `learn` needs, and no more."""
+    """A list that was shown, with what `learn` needs of its documents."""
 
     generation: int
     version: int
@@ -41,8 +51,8 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     log_propensity: float | None
     packed: bytes  # features, prior and memo: see `packed` below
     source: str | None = None
-    ours: list[str] | None = None  # what we would have shown, where the caller showed its own order
-    agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see telemetry/cost.py
+    ours: list[str] | None = None  # the list that the model would have shown, if the caller showed its own order
+    agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
 
 
 class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -60,9 +70,9 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """The learner is to learn from the impressions completed up to this position, except those skipped.
+    """A batch to learn from: the impressions completed up to this position, except those skipped.
 
-    Many can be completed by one record, so that the position alone does not say where a batch ends.
+    One record can complete many impressions, so the position alone does not say where a batch ends.
     """
 
     through: int
@@ -72,48 +82,48 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """A version was published: what the batches up to this entry have made of the model."""
+    """A version was published: the model after all batches up to this record."""
 
     generation: int
     version: int
     learned: int  # impressions so far
     digest: bytes  # of the arrays that serving needs
-    sum: bytes  # of the stored bytes, which serving reads
+    checksum: bytes  # of the stored bytes, which serving reads
     epoch: int  # of the learner that published it
 
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """A version that is served whatever is learned; none: the newest again."""
+    """A version was pinned: it is served even when newer ones are published; None: the newest again."""
 
     version: int | None
 
 
 class RolledBack(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Learning goes on from this version; what was learned after it is dropped."""
+    """Learning continues from this version; what was learned after it is dropped."""
 
     version: int
 
 
 class Imported(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Learning goes on from a ranker that was brought from outside, stored as this blob."""
+    """Learning continues from a ranker that was imported from a file, stored as this blob."""
 
     blob: str
 
 
 class Compacted(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """The model's whole state was stored as its base: a replay begins there, and what came before may go."""
+    """The model's state was stored as its base: a replay begins there, and earlier records may be deleted."""
 
-    at: int  # the base knows every record of the model up to here
-    through: int  # impressions, feedback and batches up to here are taken out of the log; never more than `at`
-    version: int  # the first that can be rebuilt
+    at: int  # the base contains every record of the model up to this position
+    through: int  # impressions, feedback and batches up to this position are deleted; at most `at`
+    version: int  # the first version that can be rebuilt
     learned: int
     digest: bytes  # of all its arrays; empty: the model had been deleted, and there is no base
 
 
 class Erased(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Everything of one source up to here is to be taken out of the log."""
+    """A request to delete all records of one source up to this one."""
 
-    source: bytes  # its seal: the log's secret tells that it was this one, and nothing tells who it was
+    source: bytes  # a keyed hash: it can be compared with a known source, and does not reveal one
 
 
 class Scaled(msgspec.Struct, frozen=True, array_like=True, tag=13):
@@ -145,8 +155,13 @@ Entry = (
 )
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above
-FREQUENT = (KINDS[Impression], KINDS[Feedback])
-REGULAR = (*FREQUENT, KINDS[Closed], KINDS[Batch], KINDS[Snapshot])  # as long as there is traffic; all others are few
+TRAFFIC_KINDS = (KINDS[Impression], KINDS[Feedback])  # written for requests; all others are control records
+ROUTINE_KINDS = (
+    *TRAFFIC_KINDS,
+    KINDS[Closed],
+    KINDS[Batch],
+    KINDS[Snapshot],
+)  # written as long as there is traffic; all others are few
 
 encoded = msgspec.msgpack.Encoder().encode
 decoded = msgspec.msgpack.Decoder(Entry).decode
@@ -154,7 +169,7 @@ decoded = msgspec.msgpack.Decoder(Entry).decode
 
 @dataclass(frozen=True)
 class Record:
-    """An entry in its place: positions count up from 1 in the order of commits; `at` is milliseconds since 1970."""
+    """An entry with its position, which counts from 1 in the order of commits; `at` is milliseconds since 1970."""
 
     position: int
     at: int
@@ -163,11 +178,54 @@ class Record:
     entry: Entry
 
 
-LEVEL = 1  # more takes three times as long for a few percent
+class CurrentModel(NamedTuple):
+    """A model as the newest records have it."""
+
+    spec: Spec
+    generation: int
+
+
+def new_id(position: int) -> bytes:
+    """Return a new id of an impression, made when the log ended at this position; 12 bytes."""
+    return position.to_bytes(ID_POSITION_BYTES, "big") + os.urandom(ID_RANDOM_BYTES)
+
+
+def made_at(name: bytes) -> int:
+    """Return the position at which the log ended when the id was made."""
+    return int.from_bytes(name[:ID_POSITION_BYTES], "big")
+
+
+def sign_id(name: bytes, model: str, secret: bytes) -> str:
+    """Return the id as clients see it: URL-safe and signed, which tells our ids from made-up ones; 27 characters."""
+    return base64.urlsafe_b64encode(name + _signature(name, model, secret)).rstrip(b"=").decode()
+
+
+def verify_id(text: str, model: str, secret: bytes) -> bytes:
+    """Return the id without its signature; refuse one that this log did not give for this model.
+
+    Feedback with a signed id that is not in the log came early.
+    """
+    try:
+        content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        content = b""
+    name, signature = content[:ID_BYTES], content[ID_BYTES:]
+    if not hmac.compare_digest(signature, _signature(name, model, secret)) or sign_id(name, model, secret) != text:
+        raise NotKnown(f"impression {text[:40]!r} was not given by this model", "send back what /rank answered")
+    return name
+
+
+def source_seal(source: str, secret: bytes) -> bytes:
+    """Return a keyed hash of a client, user or session, which does not reveal it; 16 bytes."""
+    return hashlib.blake2b(source.encode(), key=secret, digest_size=SOURCE_BYTES, person=b"source").digest()
+
+
+def _signature(name: bytes, model: str, secret: bytes) -> bytes:
+    return hashlib.blake2b(name + model.encode(), key=secret, digest_size=ID_SIGNATURE_BYTES).digest()
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
-    """Shapes and bytes; `prior` is empty where there was none, `memo` holds its leaves in order."""
+    """Shapes and bytes of shown documents; `prior` is empty if there was none; `memo` has its leaves in order."""
 
     n: int
     d: int
@@ -193,13 +251,13 @@ def packed(features: np.ndarray, prior: np.ndarray | None, memo: Sequence[np.nda
 def unpacked(content: bytes, memo_like: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Return features [n, d], prior [n] and the memo's leaves, shaped like `memo_like` (None: without it)."""
     try:
-        held = msgspec.msgpack.decode(content, type=Packed)
-        planes = np.frombuffer(zlib.decompress(held.features), np.uint8).reshape(4, -1)
-        features = np.ascontiguousarray(planes.T).view("<f4").reshape(held.n, held.d)
-        prior = np.frombuffer(held.prior, "<f4") if held.prior else np.zeros(held.n, np.float32)
+        arrays = msgspec.msgpack.decode(content, type=Packed)
+        planes = np.frombuffer(zlib.decompress(arrays.features), np.uint8).reshape(4, -1)
+        features = np.ascontiguousarray(planes.T).view("<f4").reshape(arrays.n, arrays.d)
+        prior = np.frombuffer(arrays.prior, "<f4") if arrays.prior else np.zeros(arrays.n, np.float32)
         memo = [
             np.frombuffer(zlib.decompress(leaf), like.dtype).reshape(like.shape)
-            for leaf, like in (zip(held.memo, memo_like, strict=True) if memo_like is not None else ())
+            for leaf, like in (zip(arrays.memo, memo_like, strict=True) if memo_like is not None else ())
         ]
     except (ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise Refused(f"an impression cannot be read ({error})", "run `perturank log verify`") from None
@@ -207,12 +265,12 @@ def unpacked(content: bytes, memo_like: Sequence[Any] | None) -> tuple[np.ndarra
 
 
 def _planes(rows: np.ndarray) -> bytes:
-    """Return all first bytes, all second bytes, …: signs and exponents repeat, and deflate finds it."""
+    """Return all first bytes, all second bytes, …: signs and exponents repeat, which compresses well."""
     return np.ascontiguousarray(rows.view(np.uint8).reshape(-1, 4).T).tobytes()
 
 
 def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> dict[str, Any]:
-    """Return a record as JSON values: position, kind, model, at, impression, and what its kind holds."""
+    """Return a record as JSON values: position, kind, model, at, impression, and the fields of its kind."""
     name = record.impression
     return {
         "position": record.position,
@@ -256,9 +314,6 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         features, prior, _ = unpacked(shown.packed, None)
         values |= {"features": features.tolist(), "prior": prior.tolist()}
     return values
-
-
-CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
 
 
 def log_probability(log_p: Sequence[float], free: Sequence[int]) -> float:

@@ -1,4 +1,4 @@
-"""What the service says no to: each refusal has an HTTP status and a name that programs can rely on."""
+"""Refusals: each has an HTTP status and a name that programs can rely on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perturank.errors import BadInput
 
 
 class Refused(BadInput):
-    """A request that cannot be done: what is wrong, what to do, and its HTTP status."""
+    """A refused request: what is wrong, what to do, and its HTTP status."""
 
     status = 422
     kind = "bad-input"
@@ -16,69 +16,69 @@ class Refused(BadInput):
         self.what, self.remedy = what, remedy
 
     def told(self) -> dict[str, str]:
-        """Return it in words that another process can make it of again."""
+        """Return the refusal as values from which `retold` makes it again in another process."""
         return {"kind": self.kind, "what": self.what, "remedy": self.remedy}
 
 
 class Unauthorised(Refused):
-    """No key, or a key that nobody knows."""
+    """No key, or an unknown key."""
 
     status, kind = 401, "unauthorised"
 
 
 class Forbidden(Refused):
-    """A key that may not do this."""
+    """A key without permission."""
 
     status, kind = 403, "forbidden"
 
 
 class NotKnown(Refused):
-    """A model, an impression or a version that is not there."""
+    """A model, an impression or a version that does not exist."""
 
     status, kind = 404, "unknown"
 
 
 class TooSlow(Refused):
-    """A request whose rest did not come."""
+    """A request whose body did not arrive in time."""
 
     status, kind = 408, "too-slow"
 
 
 class Contradiction(Refused):
-    """It contradicts what is already in the log."""
+    """A request that contradicts the log."""
 
     status, kind = 409, "contradiction"
 
 
 class TooLarge(Refused):
-    """More than the limits allow."""
+    """A request beyond the limits on size."""
 
     status, kind = 413, "too-large"
 
 
 class TooMany(Refused):
-    """More requests than a key may send."""
+    """More requests than a key or an address may send."""
 
     status, kind = 429, "too-many-requests"
 
 
 class NotReady(Refused):
-    """It will work in a moment."""
+    """A request that may succeed in a moment."""
 
     status, kind = 503, "not-ready"
 
 
 class Missing(NotReady):
-    """Records were taken out of the log while they were read: what was made of the others is worth nothing."""
+    """Records were deleted while they were read, so the state made of the others is wrong."""
 
 
 class LogFull(Refused):
-    """The log could not be written; nothing of the request was kept."""
+    """The log could not be written, and nothing of the request was stored."""
 
     status, kind = 507, "log-full"
 
 
 def retold(kind: str, what: str, remedy: str) -> Refused:
-    """Return a refusal that was told by another process."""
+    """Return the refusal that another process reported by `told`."""
     kinds: list[type[Refused]] = [Refused, *Refused.__subclasses__()]
     return next(each for each in kinds if each.kind == kind)(what, remedy)

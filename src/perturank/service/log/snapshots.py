@@ -16,8 +16,8 @@ from perturank.service.log.records import Snapshot
 from perturank.service.log.spec import Spec
 
 KEPT = 20  # newest versions, all of which stay stored
-SHARE = 8  # of older ones two neighbours are this share of their age apart, counted in versions
-LISTED = range(1, 1001)  # how many may be asked for at once
+SHARE = 8  # two older neighbours are one eighth of their age apart, counted in versions
+PAGE_SIZES = range(1, 1001)  # how many versions a request may ask for
 NUMBERS = range(1, 2**53)  # of versions, as JSON can say them
 
 
@@ -42,12 +42,12 @@ def next_name(model: str) -> str:
 
 
 def has_history(ranker: Ranker) -> bool:
-    """Return whether learning needs more of it than serving does."""
+    """Return whether the ranker has arrays that only learning needs."""
     return bool(_learning_only(ranker))
 
 
 def _learning_only(ranker: Ranker) -> tuple[str, ...]:
-    """Return how the names of those arrays begin that only learning needs."""
+    """Return the prefixes of the names of arrays that only learning needs."""
     return tuple(f".{field}" for field in ranker.learning_only) if isinstance(ranker, Remembers) else ()
 
 
@@ -58,12 +58,12 @@ def served_arrays(ranker: Ranker) -> dict[str, np.ndarray]:
 
 
 def version_bytes(ranker: Ranker, **header: Any) -> bytes:
-    """Return the ranker as far as serving needs it."""
+    """Return the arrays that serving needs, as bytes."""
     return storage.packed(served_arrays(ranker), storage.header_of(ranker) | header)
 
 
 def state_bytes(ranker: Ranker, beside: Mapping[str, np.ndarray] | None = None, **header: Any) -> bytes:
-    """Return the whole ranker, with other arrays beside its own."""
+    """Return the whole ranker, and other arrays, as bytes."""
     return storage.packed(storage.arrays_of(ranker) | dict(beside or {}), storage.header_of(ranker) | header)
 
 
@@ -73,7 +73,7 @@ def file_bytes(ranker: Ranker, model: str, version: int, *, history: bool = True
 
 
 def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Ranker, dict[str, Any]]:
-    """Return a ranker from its bytes, and the header; with its spec, what serving does not need may be missing."""
+    """Return a ranker from its bytes, and the header; with a spec, arrays that only learning needs may be missing."""
     arrays, header = storage.unpacked(content, name)
     if spec is None:
         return storage.restored(arrays, header, name), header
@@ -85,26 +85,26 @@ def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Rank
 def digest(ranker: Ranker, *, whole: bool = False) -> bytes:
     """Return a 16-byte digest of the arrays that serving needs, or of all arrays if `whole`.
 
-    What the history holds decides the next fit, so a version whose history went wrong is followed by
-    one that differs; summing all of it for every version would take longer and longer.
+    The history decides the next fit, so a fault in it shows in the next version. Hashing the whole history for every
+    version would take longer and longer.
     """
-    summed = hashlib.blake2b(digest_size=16)
+    hashed = hashlib.blake2b(digest_size=16)
     for name, array in sorted((storage.arrays_of(ranker) if whole else served_arrays(ranker)).items()):
-        summed.update(f"{name} {array.dtype} {array.shape} ".encode())
-        summed.update(np.ascontiguousarray(array).data)
-    return summed.digest()
+        hashed.update(f"{name} {array.dtype} {array.shape} ".encode())
+        hashed.update(np.ascontiguousarray(array).data)
+    return hashed.digest()
 
 
-def sum_of(content: bytes) -> bytes:
-    """Return 16 bytes that differ when any of these do."""
+def checksum(content: bytes) -> bytes:
+    """Return a 16-byte checksum."""
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def kept(versions: Iterable[int]) -> set[int]:
     """Return which of these versions stay stored: the newest, and ever fewer the older they are.
 
-    One that goes now would not be kept later either, so that it matters little how often this is asked; n versions
-    leave some 8 log2(n). Numbers and no times: what people go back to are changes, and no clock is needed.
+    A version that is dropped now would not be kept later either, so the result hardly depends on how often this runs.
+    Of n versions some 8 log2(n) stay. Ages are counted in versions: no clock is needed.
     """
     known = set(versions)
     newest = max(known, default=0)
@@ -122,28 +122,28 @@ def versions(log: Log, model: str) -> list[int]:
 
 
 class PublishedVersion(NamedTuple):
-    """A version in its place."""
+    """A version with the position and time of its record."""
 
     position: int
     at: int  # milliseconds since 1970
     snapshot: Snapshot
 
 
-def newest(log: Log, model: str, n: int, through: int | None = None) -> list[PublishedVersion]:
+def newest(log: Log, model: str, n: int, up_to: int | None = None) -> list[PublishedVersion]:
     """Return a model's last versions up to a position, the newest first."""
-    found = log.newest(model, Snapshot, n, through)
+    found = log.newest(model, Snapshot, n, up_to)
     return [PublishedVersion(each.position, each.at, each.entry) for each in found if isinstance(each.entry, Snapshot)]
 
 
 def last(log: Log, model: str, holds: Callable[[PublishedVersion], bool]) -> PublishedVersion | None:
-    """Return the last version for which something holds, as it does for all before it; None: for none."""
+    """Return the last version for which `holds` is true, as it is for all before it; None: there is none."""
 
     def is_past(position: int) -> bool:
         at = newest(log, model, 1, position)
         return bool(at) and not holds(at[0])
 
-    through = bisect_left(range(log.tail() + 1), True, key=is_past) - 1
-    return next(iter(newest(log, model, 1, through)), None)
+    up_to = bisect_left(range(log.tail() + 1), True, key=is_past) - 1
+    return next(iter(newest(log, model, 1, up_to)), None)
 
 
 def found(log: Log, model: str, version: int) -> PublishedVersion | None:
@@ -152,10 +152,10 @@ def found(log: Log, model: str, version: int) -> PublishedVersion | None:
     return at if at is not None and at.snapshot.version == version else None
 
 
-def listed(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[PublishedVersion]:
+def versions_before(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[PublishedVersion]:
     """Return the last n versions of a generation that come before this number, the newest first."""
-    through = None
+    up_to = None
     if before is not None:
         at = last(log, model, lambda each: each.snapshot.version < before)
-        through = 0 if at is None else at.position
-    return [each for each in newest(log, model, n, through) if each.snapshot.generation == generation]
+        up_to = 0 if at is None else at.position
+    return [each for each in newest(log, model, n, up_to) if each.snapshot.generation == generation]

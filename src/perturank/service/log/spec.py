@@ -82,7 +82,7 @@ class Spec(specification.Spec, frozen=True):
 
     @property
     def is_limited(self) -> bool:
-        """Whether exploration is held back at all."""
+        """Whether the spec limits exploration."""
         return self.exploration != Exploration()
 
     def learns_like(self, other: Spec) -> bool:
@@ -95,27 +95,29 @@ class Spec(specification.Spec, frozen=True):
         )
 
 
-def checked_spec(request: SpecRequest, held: Spec | None = None) -> Spec:
-    """Return the model with every setting said, if it can be made; `held` is what stands under its name.
+def checked_spec(request: SpecRequest, existing: Spec | None = None) -> Spec:
+    """Return the spec with every setting filled in; `existing` is the model of this name. Refuse what cannot be made.
 
-    A model of as many features keeps what is not named: who makes its model at every start, in the same words,
-    goes on learning when a release brings other defaults.
+    A model with the same number of features keeps its ranker and settings where the request names none. So a client
+    that sends the same request at every start keeps its model when a release changes the defaults.
     """
     try:
         msgspec.convert(msgspec.to_builtins(request), SpecRequest)  # what was made here has passed no check yet
     except msgspec.ValidationError as error:
         raise Refused("such a model cannot be", str(error)) from None
-    if held is not None and held.n_features != request.n_features:
-        held = None
-    ranker = request.ranker or (_default_ranker(request.n_features) if held is None else held.ranker)
+    if existing is not None and existing.n_features != request.n_features:
+        existing = None
+    ranker = request.ranker or (_default_ranker(request.n_features) if existing is None else existing.ranker)
     try:
-        goes_on = held is not None and held.ranker == ranker
-        chosen = held.chosen_settings() if held is not None and goes_on else _defaults(ranker, request.n_features)
+        goes_on = existing is not None and existing.ranker == ranker
+        chosen = (
+            existing.chosen_settings() if existing is not None and goes_on else _defaults(ranker, request.n_features)
+        )
         chosen = chosen.changed(**request.settings)
     except BadInput as error:
         raise Refused(str(error), "see `perturank rankers` for what there is") from None
     _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
-    scaling = request.scaling or ("auto" if held is None else held.scaling)
+    scaling = request.scaling or ("auto" if existing is None else existing.scaling)
     if request.features is not None:
         _check_features(request.features, request.n_features)
     own = next((each.name for each in request.features or () if each.has_own_scale), None)

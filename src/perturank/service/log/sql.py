@@ -1,4 +1,4 @@
-"""The statements of a log, written once; SQLite and PostgreSQL say where they differ."""
+"""The log's SQL statements; the classes for SQLite and PostgreSQL define what differs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,20 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from perturank.service.log import sums
-from perturank.service.log.records import FREQUENT, KINDS, REGULAR, Entry, Record, decoded, encoded
+from perturank.service.log import counters
+from perturank.service.log.records import (
+    KINDS,
+    ROUTINE_KINDS,
+    TRAFFIC_KINDS,
+    Changed,
+    CurrentModel,
+    Deleted,
+    Entry,
+    Record,
+    decoded,
+    encoded,
+)
+from perturank.service.log.refusals import NotKnown
 
 PAGE = 500  # records read at once
 COLUMNS = "position, at, model, impression, body"
@@ -60,7 +72,7 @@ class SqlLog(ABC, Generic[C]):
     end: ClassVar[str]  # the query for position and time of the last record
     end_for_update: ClassVar[str]  # the same, in a transaction
     starts_with: ClassVar[str]  # the condition that a name begins with the one parameter
-    lost: ClassVar[tuple[type[Exception], ...]] = ()  # errors after which no open connection is of use
+    lost: ClassVar[tuple[type[Exception], ...]] = ()  # errors after which every open connection is broken
 
     secret: bytes
 
@@ -97,14 +109,17 @@ class SqlLog(ABC, Generic[C]):
         return f"{self.prefix}log"
 
     def overwriting(self, connection: C) -> AbstractContextManager[None]:
-        """Leave nothing to read of what is deleted in the block."""
+        """Overwrite the records that the block deletes."""
         return nullcontext()
 
     def move_end(self, connection: C, position: int, at: int) -> None:
-        """Note the last record, where the database keeps it apart."""
+        """Store the position and time of the last record, if the database keeps them in a row of their own."""
 
-    def create_missing(self, connection: C, made: set[str]) -> None:
-        """Create the tables and indexes that are not made: earlier logs lack `counters`, some also `few_position`."""
+    def create_missing(self, connection: C, existing: set[str]) -> None:
+        """Create the tables and indexes that are missing: earlier logs lack `counters`, some also `few_position`.
+
+        The indexes `rare` and `rare_position` hold control records; existing logs have them under these names.
+        """
         log, blob = f"{self.prefix}log", self.bytes_type
         log_columns = f"""
             position {self.position_type} PRIMARY KEY, at bigint NOT NULL, kind smallint NOT NULL, model text NOT NULL,
@@ -112,17 +127,17 @@ class SqlLog(ABC, Generic[C]):
         schema = {
             "log": f"TABLE {log} ({log_columns})",
             "by_impression": f"INDEX {self.prefix}by_impression ON {log} (impression) WHERE impression IS NOT NULL",
-            "rare": f"INDEX {self.prefix}rare ON {log} (model, kind, position) WHERE kind NOT IN {FREQUENT}",
-            "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {FREQUENT}",
-            "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {REGULAR}",
+            "rare": f"INDEX {self.prefix}rare ON {log} (model, kind, position) WHERE kind NOT IN {TRAFFIC_KINDS}",
+            "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {TRAFFIC_KINDS}",
+            "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {ROUTINE_KINDS}",
             "blobs": f"TABLE {self.prefix}blobs (name text PRIMARY KEY, content {blob} NOT NULL)",
-            "counters": f"TABLE {self.prefix}counters ({sums.COLUMNS}){self.by_key}",
+            "counters": f"TABLE {self.prefix}counters ({counters.COLUMNS}){self.by_key}",
         }
         for name, what in schema.items():
-            if self.prefix + name not in made:
+            if self.prefix + name not in existing:
                 self.execute(connection, f"CREATE {what}")
-        if f"{self.prefix}sums" in made:
-            sums.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
+        if f"{self.prefix}sums" in existing:
+            counters.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
 
     @contextmanager
     def borrow(self) -> Iterator[C]:
@@ -145,18 +160,18 @@ class SqlLog(ABC, Generic[C]):
                 self._idle.append(connection)
 
     def _close_idle(self) -> None:
-        with suppress(IndexError):  # other threads borrow meanwhile
+        with suppress(IndexError):  # other threads may borrow meanwhile
             while True:
                 self._idle.pop().close()
 
     def close(self) -> None:
-        """Close the idle connections; one that is in use closes when it is given back."""
+        """Close the idle connections; one in use is closed when it is returned."""
         self._is_closed = True
         self._close_idle()
 
     @contextmanager
     def transaction(self) -> Iterator[SqlTransaction[C]]:
-        """Begin to write; durable when the block has ended."""
+        """Begin an exclusive write, which is durable when the block has ended."""
         with self.refusals("written"), self.borrow() as connection, self.exclusive(connection):
             transaction = SqlTransaction(self, connection)
             yield transaction
@@ -172,9 +187,9 @@ class SqlLog(ABC, Generic[C]):
         found = self.rows(self.end)
         return int(found[0][0]) if found else 0
 
-    def read(self, after: int = 0, through: int | None = None, model: str | None = None) -> Iterator[Record]:
-        """Yield the records behind a position, in order, page by page: a slow reader holds up no checkpoint."""
-        end = self.tail() if through is None else through
+    def read(self, after: int = 0, up_to: int | None = None, model: str | None = None) -> Iterator[Record]:
+        """Yield the records after a position, in order; page by page, so that a slow reader delays no checkpoint."""
+        end = self.tail() if up_to is None else up_to
         where, values = ("", ()) if model is None else (" AND model = ?", (model,))
         query = f"SELECT {COLUMNS} FROM {self.prefix}log WHERE position > ? AND position <= ?{where}"
         while after < end:
@@ -185,58 +200,60 @@ class SqlLog(ABC, Generic[C]):
             after = found[-1][0]
 
     def at(self, positions: Sequence[int]) -> list[Record]:
-        """Return the records at these positions, as far as they are there."""
+        """Return the records at these positions; deleted ones are left out."""
         return _among(self, self.rows, "position", positions)
 
     def about(self, impressions: Sequence[bytes]) -> list[Record]:
         """Return the records of these impressions, in order."""
         return _among(self, self.rows, "impression", impressions)
 
-    def rare(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
-        """Return all records behind a position but impressions and feedback."""
+    def control_records(self, after: int = 0, kinds: Sequence[type] | None = None) -> list[Record]:
+        """Return the records after a position that are no impressions and no feedback."""
         numbers = None if kinds is None else [KINDS[kind] for kind in kinds]
-        are_few = numbers is not None and not set(numbers) & set(REGULAR)
-        index, others = ("few_position", REGULAR) if are_few else ("rare_position", FREQUENT)
+        are_few = numbers is not None and not set(numbers) & set(ROUTINE_KINDS)
+        index, others = ("few_position", ROUTINE_KINDS) if are_few else ("rare_position", TRAFFIC_KINDS)
         asked = "" if numbers is None else f" AND kind IN ({', '.join(map(str, numbers))})"
         query = f"SELECT {COLUMNS} FROM {self.source(index)} WHERE position > ? AND kind NOT IN {others}{asked}"
         return [_record(row) for row in self.rows(f"{query} ORDER BY position", (after,))]
 
     def all_of(self, model: str, kind: type, after: int = 0) -> list[Record]:
-        """Return a model's records of one kind behind a position."""
+        """Return a model's control records of one kind after a position."""
         query = f"{_of_kind(self)} AND position > ? ORDER BY position"
         return [_record(row) for row in self.rows(query, (model, KINDS[kind], after))]
 
-    def newest(self, model: str, kind: type, n: int, through: int | None = None) -> list[Record]:
-        """Return a model's last n records of one kind up to a position, newest first."""
-        return _newest(self, self.rows, model, kind, n, LAST_POSITION if through is None else through)
+    def newest(self, model: str, kind: type, n: int, up_to: int | None = None) -> list[Record]:
+        """Return a model's last n control records of one kind up to a position, newest first."""
+        return _newest(self, self.rows, model, kind, n, LAST_POSITION if up_to is None else up_to)
 
     def stored(self, name: str) -> bytes | None:
-        """Return the bytes kept under this name."""
+        """Return the bytes stored under this name; None: there are none."""
         found = self.rows(f"SELECT content FROM {self.prefix}blobs WHERE name = ?", (name,))
         return found[0][0] if found else None
 
     def names(self, prefix: str) -> list[str]:
-        """Return the names of stored bytes that begin so."""
+        """Return the names of stored bytes with this prefix."""
         found = self.rows(f"SELECT name FROM {self.prefix}blobs WHERE {self.starts_with}", (prefix,))
         return sorted(name for (name,) in found)
 
-    def sums(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[sums.Sums]:
-        """Return the running sums over these spans."""
-        return sums.read(self.rows, f"{self.prefix}counters", spans, since, model)
+    def counters(
+        self, spans: tuple[int, ...], since: int = 0, model: str | None = None
+    ) -> list[counters.PeriodCounters]:
+        """Return the counters of periods of these lengths."""
+        return counters.read(self.rows, f"{self.prefix}counters", spans, since, model)
 
 
 class SqlTransaction(Generic[C]):
-    """Keeps what was appended, and what was read, until it ends: nobody else writes meanwhile.
+    """A transaction that caches the records it has appended and read: nobody else writes meanwhile.
 
-    Every statement costs a turn of the interpreter's lock or of the network; one for many records costs one.
+    Every statement costs a wait for the interpreter's lock or for the network, so one statement serves many records.
     """
 
     def __init__(self, log: SqlLog[C], connection: C) -> None:
-        self.tally = sums.Tally()
+        self.counters = counters.PendingCounters()
         self._log, self._connection = log, connection
         end: tuple[int, int] = self._execute(log.end_for_update).fetchone() or (0, 0)
         self.position = end[0]
-        self.at = max(end[1], time.time_ns() // 1_000_000)  # a clock that is set back does not turn the log around
+        self.at = max(end[1], time.time_ns() // 1_000_000)  # times never go back, even if the clock does
         self._rows: list[tuple[Any, ...]] = []  # appended, not yet sent
         self._about: dict[bytes, list[Record]] = {}
         self._newest: dict[tuple[str, type], Record | None] = {}
@@ -252,12 +269,12 @@ class SqlTransaction(Generic[C]):
         new = Record(self.position, self.at, model, impression, entry)
         if impression is not None and impression in self._about:
             self._about[impression].append(new)
-        if kind not in FREQUENT:
+        if kind not in TRAFFIC_KINDS:
             self._newest[model, type(entry)] = new
         return self.position
 
     def prefetch(self, impressions: Sequence[bytes]) -> None:
-        """Read the records of these impressions at once: each will be asked for."""
+        """Read the records of these impressions in one query, for later calls of `about`."""
         self._flush()
         self._about.update({each: [] for each in impressions})
         for found in _among(self._log, self._execute, "impression", list(dict.fromkeys(impressions))):
@@ -271,14 +288,29 @@ class SqlTransaction(Generic[C]):
         return list(self._about[impression])
 
     def newest(self, model: str, kind: type) -> Record | None:
-        """Return the last record of this kind."""
+        """Return the last control record of this kind."""
         if (model, kind) not in self._newest:
             found = _newest(self._log, self._execute, model, kind, 1, LAST_POSITION)
             self._newest[model, kind] = found[0] if found else None
         return self._newest[model, kind]
 
+    def find_model(self, model: str) -> CurrentModel | None:
+        """Return the model's spec and generation; None: there is no such model."""
+        changed, deleted = self.newest(model, Changed), self.newest(model, Deleted)
+        if changed is None or (deleted is not None and deleted.position > changed.position):
+            return None
+        assert isinstance(changed.entry, Changed)
+        return CurrentModel(changed.entry.spec, changed.entry.generation or changed.position)
+
+    def require_model(self, model: str) -> CurrentModel:
+        """Return the model's spec and generation; refuse a model that does not exist, or was deleted."""
+        found = self.find_model(model)
+        if found is None:
+            raise NotKnown(f"there is no model {model!r}", f"create it: PUT /v1/models/{model}")
+        return found
+
     def cut(self, positions: Sequence[int], impressions: Sequence[bytes]) -> int:
-        """Take records out; return how many."""
+        """Delete records; return how many."""
         self._flush()
         self._about.clear()
         self._newest.clear()
@@ -290,37 +322,37 @@ class SqlTransaction(Generic[C]):
         return n
 
     def _flush(self) -> None:
-        """Send what was appended."""
+        """Insert the appended records."""
         rows, self._rows = self._rows, []
         if rows:
             self._log.insert(self._connection, rows)
 
     def finish(self) -> None:
-        """Write what is left, and bring the sums up to date."""
+        """Write the remaining records and the counters."""
         self._flush()
-        self.tally.write(self._execute, f"{self._log.prefix}counters", self.at)
+        self.counters.write(self._execute, f"{self._log.prefix}counters", self.at)
         self._log.move_end(self._connection, self.position, self.at)
 
     def store(self, name: str, content: bytes) -> None:
-        """Keep bytes under a name."""
+        """Store bytes under a name."""
         insert = f"INSERT INTO {self._log.prefix}blobs (name, content) VALUES (?, ?)"
         self._execute(f"{insert} ON CONFLICT (name) DO UPDATE SET content = EXCLUDED.content", (name, content))
 
     def remove(self, name: str) -> None:
-        """Forget the bytes of this name."""
+        """Delete the bytes of this name."""
         self._execute(f"DELETE FROM {self._log.prefix}blobs WHERE name = ?", (name,))
 
     def remove_all(self, prefix: str) -> None:
-        """Forget the bytes of all names that begin so."""
+        """Delete the bytes of all names with this prefix."""
         self._execute(f"DELETE FROM {self._log.prefix}blobs WHERE {self._log.starts_with}", (prefix,))
 
     def remember(self, name: str, value: int) -> None:
-        """Keep a number under a name."""
+        """Store a number under a name."""
         insert = f"INSERT INTO {self._log.numbers} (name, value) VALUES (?, ?)"
         self._execute(f"{insert} ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value", (name, value))
 
     def remembered(self, name: str) -> int:
-        """Return the number of this name; 0 where there is none."""
+        """Return the number of this name; 0: there is none."""
         row = self._execute(f"SELECT value FROM {self._log.numbers} WHERE name = ?", (name,)).fetchone()
         return int(row[0]) if row else 0
 
@@ -338,10 +370,10 @@ def _among(log: SqlLog[C], execute: Execute, column: str, values: Sequence[Any])
 
 
 def _of_kind(log: SqlLog[C]) -> str:
-    """Return the query for a model's records of one rare kind; its first condition names the index to the database."""
-    return f"SELECT {COLUMNS} FROM {log.prefix}log WHERE kind NOT IN {FREQUENT} AND model = ? AND kind = ?"
+    """Return the query for a model's control records of one kind; its first condition selects the index."""
+    return f"SELECT {COLUMNS} FROM {log.prefix}log WHERE kind NOT IN {TRAFFIC_KINDS} AND model = ? AND kind = ?"
 
 
-def _newest(log: SqlLog[C], execute: Execute, model: str, kind: type, n: int, through: int) -> list[Record]:
+def _newest(log: SqlLog[C], execute: Execute, model: str, kind: type, n: int, up_to: int) -> list[Record]:
     query = f"{_of_kind(log)} AND position <= ? ORDER BY position DESC LIMIT ?"
-    return [_record(row) for row in execute(query, (model, KINDS[kind], through, n))]
+    return [_record(row) for row in execute(query, (model, KINDS[kind], up_to, n))]

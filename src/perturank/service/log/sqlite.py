@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from perturank.errors import BadInput
-from perturank.service.log.ids import SECRET_BYTES
+from perturank.service.log.records import SECRET_BYTES
 from perturank.service.log.refusals import LogFull, NotReady
 from perturank.service.log.sql import SqlLog
 
@@ -24,8 +24,8 @@ SECONDS_TO_LEAD, TRIES_TO_LEAD = 0.1, 10
 SQLITE = "sqlite:///"  # how addresses of such logs begin
 INCREMENTAL = 2  # SQLite's number for giving free pages back when asked to
 MOST_VALUES = 64  # to a statement: SQLite counts its variables
-WAL_BYTES = 16 << 20  # to which the -wal file is cut back after a long reader has made it grow
-PAGES_AT_ONCE = 500  # given back while others wait
+WAL_BYTES = 16 << 20  # to which SQLite truncates the -wal file after a long read has let it grow
+PAGES_AT_ONCE = 500  # returned to the disk while others wait
 META = "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
 
 
@@ -45,7 +45,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
         self._lead: IO[str] | None = None
         _drop_copy(path)
         try:
-            path.touch(0o600)  # it holds clicks, and the key of the seals
+            path.touch(0o600)  # it holds clicks, and the key that signs ids
             with self.borrow() as connection:
                 with self.exclusive(connection):
                     self._create(connection)
@@ -130,7 +130,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
 
     @contextmanager
     def overwriting(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Put zeros in the place of what is deleted in the block."""
+        """Overwrite the records that the block deletes with zeros."""
         connection.execute("PRAGMA secure_delete = ON")
         try:
             yield
@@ -138,7 +138,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
             connection.execute("PRAGMA secure_delete = OFF")
 
     def give_back(self) -> bool:
-        """Give some free pages back to the disk; return whether there are more."""
+        """Return some free pages to the disk; return whether there are more."""
         with self.refusals("made smaller"), self.borrow() as connection:
             (n_free,) = connection.execute("PRAGMA freelist_count").fetchone()
             # `execute` would stop after the first page.
@@ -150,7 +150,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
         return False
 
     def _truncate_wal(self) -> None:
-        """Leave nothing in the -wal file, which holds old pages too, as soon as nobody reads it."""
+        """Empty the -wal file, which also has old pages, as soon as nobody reads it."""
         end = time.monotonic() + SECONDS_TO_TRUNCATE
         with closing(self.connect()) as connection:
             connection.execute("PRAGMA busy_timeout = 0")  # SQLite would wait for readers, and writers for SQLite
@@ -173,7 +173,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
         if self._lead is not None:
             return True
         file = self._lock_file()
-        for _ in range(TRIES_TO_LEAD):  # whoever asks `is_led` holds it too, for a moment
+        for _ in range(TRIES_TO_LEAD):  # `is_led` of another process also holds it, for a moment
             if _try_lock(file, fcntl.LOCK_EX):
                 self._lead = file
                 return True

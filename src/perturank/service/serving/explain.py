@@ -12,7 +12,7 @@ import numpy as np
 from perturank.core import Array, CertainOrders, Ensemble, Limits, Query, Ranker
 from perturank.parts import ordering
 from perturank.service.log.records import Impression
-from perturank.service.serving.sampling import ANYWHERE, Listed
+from perturank.service.serving.sampling import ANYWHERE, SampledList
 from perturank.wire.specification import Exploration
 
 MOST_IN_GRAPH = 60  # documents, the best first: more would not be looked at
@@ -125,7 +125,7 @@ def graph(ids: list[str], certain: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def drawn(draw: Callable[[], Listed], ids: list[str], n: int) -> dict[str, Any]:
+def drawn(draw: Callable[[], SampledList], ids: list[str], n: int) -> dict[str, Any]:
     """Return how often each document stands at each place in n lists, those that stand higher first."""
     lists = [draw().order for _ in range(n)]
     counts = np.zeros((len(ids), len(lists[0])), np.int64)

@@ -1,13 +1,18 @@
-"""The models that a serving process holds, as the log has them (specs, versions, pins), and files of their versions."""
+"""The models that a serving process has loaded, their recent queries, and files of their versions."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,101 +24,156 @@ from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Reco
 from perturank.service.log.refusals import NotKnown, NotReady, retold
 from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
-from perturank.service.serving.sampling import Flat, listed, padded_length
+from perturank.service.serving.sampling import ListProgram, padded_length, sample_list
 from perturank.service.telemetry.logger import logger
 
-Program = tuple[str, int, bool, int]
+MOST_QUERIES = 25  # remembered of one model
+MOST_QUERY_BYTES = 4_000_000  # of their features
+
+ProgramKey = tuple[str, int, bool, int]
 
 
 @dataclass(frozen=True)
-class Hosted:
+class LoadedModel:
     """One model as it is served."""
 
     name: str
     spec: Spec
     generation: int
     ranker: Ranker
-    version: int = 0  # what is served; 0: it has learned nothing yet
+    version: int = 0  # the served version; 0: nothing is learned yet
     pinned: int | None = None
     published: dict[int, Snapshot] = field(default_factory=dict)  # served, pinned and the newest
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
 
     @cached_property
-    def flat(self) -> Flat:
-        """The ranker as its lists need it."""
-        return Flat.of(self.ranker, self.spec.places)
+    def is_limited(self) -> bool:
+        """Whether its spec limits exploration."""
+        return self.spec.is_limited
+
+    @cached_property
+    def program(self) -> ListProgram:
+        """The program that draws its lists."""
+        return ListProgram.of(self.ranker, self.spec)
 
 
-class Host:
-    """Follows the log's rare entries; `refresh` is called often and mostly finds nothing."""
+class RecentQuery(NamedTuple):
+    """A query as it was ranked, with its scaled features."""
+
+    number: int
+    at: int  # milliseconds since 1970
+    query: str | None
+    ids: list[str]
+    features: np.ndarray
+    prior: np.ndarray | None
+
+
+class RecentQueries:
+    """The last queries of each model, for the inspector."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, deque[RecentQuery]] = {}
+        self._numbers = itertools.count(1)
+
+    def note(
+        self, model: str, query: str | None, ids: list[str], features: np.ndarray, prior: np.ndarray | None
+    ) -> None:
+        """Remember a query, unless its features alone exceed the limit."""
+        if features.nbytes > MOST_QUERY_BYTES:
+            return
+        queries = self._queries.get(model) or self._queries.setdefault(model, deque(maxlen=MOST_QUERIES))
+        queries.append(RecentQuery(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
+        while sum(map(attrgetter("features.nbytes"), queries)) > MOST_QUERY_BYTES:
+            queries.popleft()
+
+    def of(self, model: str) -> list[RecentQuery]:
+        """Return the model's queries, newest first."""
+        return list(self._queries.get(model, ()))[::-1]
+
+    def get(self, model: str, number: int) -> RecentQuery:
+        """Return the query of this number."""
+        for each in self.of(model):
+            if each.number == number:
+                return each
+        raise NotKnown(f"query {number} is not remembered any more", "pick a newer one, or send its documents")
+
+    def forget(self, model: str) -> None:
+        """Forget the queries of a model."""
+        self._queries.pop(model, None)
+
+
+class LoadedModels:
+    """All models, as the log's control records describe them; `refresh` is called often and mostly finds nothing."""
 
     def __init__(self, log: Log, most_documents: int) -> None:
         self._log = log
-        self._models: dict[str, Hosted] = {}
+        self._models: dict[str, LoadedModel] = {}
         self._position = 0
         self._lock = threading.Lock()
         self._most = most_documents
-        self._compiled: set[Program] = set()
-        self.forget: Callable[[str], None] = lambda model: None  # drops a model's recent queries
+        self._compiled: set[ProgramKey] = set()
+        self.recent = RecentQueries()
 
     def refresh(self) -> None:
-        """Take in what is new in the log."""
+        """Apply the new records of the log."""
         with self._lock:
-            touched = self._begin() if self._position == 0 else set()
-            for record in self._log.rare(self._position):
-                self._take(record)
+            changed = self._load() if self._position == 0 else set()
+            for record in self._log.control_records(self._position):
+                self._apply(record)
                 self._position = record.position
-                touched.add(record.model)
-            for name in touched & self._models.keys():
+                changed.add(record.model)
+            for name in changed & self._models.keys():
                 before = self._models[name]
-                self._models[name] = after = _with_version(self._log, before)
+                self._models[name] = after = _choose_version(self._log, before)
                 if after.fault is not None and after.fault != before.fault:
                     logger.error("%s", after.fault)
 
-    def _begin(self) -> set[str]:
-        """Take in the log as it stands; of the versions, of which there may be millions, only the newest."""
+    def _load(self) -> set[str]:
+        """Apply the log as it stands; of the versions, which may be millions, only the newest. Return the models."""
         end = self._log.tail()
-        for record in self._log.rare(kinds=(Changed, Deleted, Pinned)):
+        for record in self._log.control_records(kinds=(Changed, Deleted, Pinned)):
             if record.position <= end:
-                self._take(record)
+                self._apply(record)
         for name in self._models:
             for each in reversed(snapshots.newest(self._log, name, snapshots.KEPT, end)):
-                self._models[name] = _with(self._models[name], each)
+                self._models[name] = _add_version(self._models[name], each)
         self._position = end
         return set(self._models)
 
-    def _take(self, record: Record) -> None:
-        held = self._models.get(record.model)
+    def _apply(self, record: Record) -> None:
+        loaded = self._models.get(record.model)
         match record.entry:
             case Changed(generation=generation, spec=spec):
-                if held is not None and generation == held.generation:
-                    self._models[record.model] = replace(held, spec=spec)
+                if loaded is not None and generation == loaded.generation:
+                    self._models[record.model] = replace(loaded, spec=spec)
                 else:
-                    self._models[record.model] = Hosted(record.model, spec, record.position, spec.start())
+                    self._models[record.model] = LoadedModel(record.model, spec, record.position, spec.start())
             case Deleted():
                 self._models.pop(record.model, None)
-                self.forget(record.model)
+                self.recent.forget(record.model)
             case Erased():
-                self.forget(record.model)  # nobody remembers whose queries they were
-            case Snapshot() as snapshot if held is not None:
-                self._models[record.model] = _with(held, PublishedVersion(record.position, record.at, snapshot))
-            case Pinned(version=version) if held is not None:
-                self._models[record.model] = replace(held, pinned=version)
+                self.recent.forget(record.model)  # queries are kept without their source
+            case Snapshot() as snapshot if loaded is not None:
+                self._models[record.model] = _add_version(
+                    loaded, PublishedVersion(record.position, record.at, snapshot)
+                )
+            case Pinned(version=version) if loaded is not None:
+                self._models[record.model] = replace(loaded, pinned=version)
 
     def __contains__(self, name: str) -> bool:
         return name in self._models
 
-    def get(self, name: str) -> Hosted:
-        """Return a model; an unknown one is refused."""
-        held = self._models.get(name)
-        if held is None:
-            raise NotKnown(f"there is no model {name!r}", f"make it: PUT /v1/models/{name}")
-        return held
+    def get(self, name: str) -> LoadedModel:
+        """Return a model; refuse an unknown name."""
+        loaded = self._models.get(name)
+        if loaded is None:
+            raise NotKnown(f"there is no model {name!r}", f"create it: PUT /v1/models/{name}")
+        return loaded
 
-    def all(self) -> list[Hosted]:
+    def all(self) -> list[LoadedModel]:
         """Return the models in the order of their names."""
-        models = self._models.copy()  # at once: another thread may take one out meanwhile
+        models = self._models.copy()  # at once: another thread may delete one meanwhile
         return [models[name] for name in sorted(models)]
 
     def lengths(self, spec: Spec) -> list[int]:
@@ -122,89 +182,89 @@ class Host:
         first = padded_length(1, spec.places)
         return [SMALLEST_BUCKET << i for i in range(24) if first <= SMALLEST_BUCKET << i <= most]
 
-    def uncompiled(self) -> Iterable[tuple[Hosted, int]]:
-        """Yield what is still to be compiled: shortest lists first."""
-        todo = [(length, held) for held in self.all() for length in self.lengths(held.spec)]
-        for length, held in sorted(todo, key=lambda each: each[0]):
-            if not self.is_compiled(held, length):
-                yield held, length
+    def uncompiled(self) -> Iterable[tuple[LoadedModel, int]]:
+        """Yield the models and padded lengths that are still to be compiled, shortest first."""
+        todo = [(length, loaded) for loaded in self.all() for length in self.lengths(loaded.spec)]
+        for length, loaded in sorted(todo, key=lambda each: each[0]):
+            if not self.is_compiled(loaded, length):
+                yield loaded, length
 
-    def is_compiled(self, held: Hosted, length: int) -> bool:
+    def is_compiled(self, loaded: LoadedModel, length: int) -> bool:
         """Return whether a list of this padded length is answered at once."""
-        return program(held, length) in self._compiled
+        return program_key(loaded, length) in self._compiled
 
-    def note_compiled(self, held: Hosted, length: int) -> None:
+    def note_compiled(self, loaded: LoadedModel, length: int) -> None:
         """Note that a list of this padded length has been drawn."""
-        self._compiled.add(program(held, length))
+        self._compiled.add(program_key(loaded, length))
 
     def prepare(self, name: str, spec: Spec, lengths: Iterable[int]) -> None:
-        """Compile these lengths for a model that goes on learning under another spec, before that is served."""
-        held = self._models.get(name)
-        if held is None or not spec.learns_like(held.spec):
+        """Compile these lengths before a new spec is served under which the model keeps what it has learned."""
+        loaded = self._models.get(name)
+        if loaded is None or not spec.learns_like(loaded.spec):
             return
-        coming = replace(held, spec=spec)
+        coming = replace(loaded, spec=spec)
         for length in sorted(lengths):
-            if self.is_compiled(held, length) and not self.is_compiled(coming, length):
+            if self.is_compiled(loaded, length) and not self.is_compiled(coming, length):
                 self.compile(coming, length)
 
-    def compile(self, held: Hosted, length: int) -> None:
-        """Rank nothing in particular, so that the next list of this length does not wait."""
-        listed(held.flat, held.spec, np.zeros((length, held.spec.n_features), np.float32), None, held.spec.places)
-        self.note_compiled(held, length)
+    def compile(self, loaded: LoadedModel, length: int) -> None:
+        """Draw a list of this padded length from zeros, so that the next one need not wait for the compiler."""
+        sample_list(loaded.program, np.zeros((length, loaded.spec.n_features), np.float32), None, loaded.spec.places)
+        self.note_compiled(loaded, length)
 
 
-def program(held: Hosted, length: int) -> Program:
+def program_key(loaded: LoadedModel, length: int) -> ProgramKey:
     """Return what decides which program draws a model's lists of this padded length: limits are compiled into it."""
-    return held.name, held.generation, held.spec.is_limited, length
+    return loaded.name, loaded.generation, loaded.is_limited, length
 
 
-def _with(held: Hosted, new: PublishedVersion) -> Hosted:
-    """Return the model with one more version of its generation, oldest first; of the others the newest are held."""
-    if new.snapshot.generation != held.generation:
-        return held
-    published = held.published | {new.snapshot.version: new.snapshot}
-    published_at = held.published_at | {new.snapshot.version: new.at}
+def _add_version(loaded: LoadedModel, new: PublishedVersion) -> LoadedModel:
+    """Return the model with one more version of its generation, oldest first; of the others, the newest are kept."""
+    if new.snapshot.generation != loaded.generation:
+        return loaded
+    published = loaded.published | {new.snapshot.version: new.snapshot}
+    published_at = loaded.published_at | {new.snapshot.version: new.at}
     newest = sorted(published)[-snapshots.KEPT :]
-    kept = [version for version in sorted(published) if version in {*newest, held.version, held.pinned}]
+    kept = [version for version in sorted(published) if version in {*newest, loaded.version, loaded.pinned}]
     return replace(
-        held,
+        loaded,
         published={version: published[version] for version in kept},
         published_at={version: published_at[version] for version in kept},
     )
 
 
-def _with_version(log: Log, held: Hosted) -> Hosted:
-    """Return the model with the version that should be served; a damaged one gives way to the one before it."""
-    if held.pinned is not None and held.pinned not in held.published:
-        found = snapshots.found(log, held.name, held.pinned)
-        held = held if found is None else _with(held, found)
-    newest = sorted(held.published, reverse=True)
-    wanted = [held.pinned] if held.pinned in held.published else newest
+def _choose_version(log: Log, loaded: LoadedModel) -> LoadedModel:
+    """Return the model with the version that should be served; a damaged version is replaced by the one before it."""
+    if loaded.pinned is not None and loaded.pinned not in loaded.published:
+        found = snapshots.found(log, loaded.name, loaded.pinned)
+        loaded = loaded if found is None else _add_version(loaded, found)
+    newest = sorted(loaded.published, reverse=True)
+    wanted = [loaded.pinned] if loaded.pinned in loaded.published else newest
     fault = None
     for version in [v for v in [*wanted, *newest] if v is not None]:
-        if version == held.version:
-            return replace(held, fault=fault)
+        if version == loaded.version:
+            return replace(loaded, fault=fault)
         try:
-            return replace(held, ranker=_loaded(log, held, version), version=version, fault=fault)
+            return replace(loaded, ranker=_load_ranker(log, loaded, version), version=version, fault=fault)
         except BadInput as error:
             fault = fault or str(error)
-    return replace(held, ranker=held.spec.start(), version=0, fault=fault) if fault else held
+    return replace(loaded, ranker=loaded.spec.start(), version=0, fault=fault) if fault else loaded
 
 
-def _loaded(log: Log, held: Hosted, version: int) -> Ranker:
-    name = snapshots.version_name(held.name, version)
+def _load_ranker(log: Log, loaded: LoadedModel, version: int) -> Ranker:
+    name = snapshots.version_name(loaded.name, version)
     content = log.stored(name)
     if content is None:
-        raise BadInput(f"version {version} of {held.name!r} is not stored any more", "pin a newer one")
-    if snapshots.sum_of(content) != held.published[version].sum:
-        raise BadInput(f"version {version} of {held.name!r} is damaged", "the one before it serves")
-    return snapshots.ranker_of(content, name, held.spec)[0]
+        raise BadInput(f"version {version} of {loaded.name!r} is not stored any more", "pin a newer one")
+    if snapshots.checksum(content) != loaded.published[version].checksum:
+        raise BadInput(f"version {version} of {loaded.name!r} is damaged", "the one before it serves")
+    return snapshots.ranker_of(content, name, loaded.spec)[0]
 
 
 class VersionFiles:
-    """Versions with their history as files, each rebuilt by a child process until it is time to stop.
+    """Rebuilds versions with their history as files, each in a child process that ends when the service stops.
 
-    One is made at a time, so that neither memory nor threads run out.
+    It makes one file at a time, to bound memory and threads.
     """
 
     def __init__(self, log: str, stopping: threading.Event) -> None:
@@ -221,11 +281,11 @@ class VersionFiles:
             self._lock.release()
 
     def _rebuild(self, *which: str) -> bytes:
-        """Return what `perturank replay` writes to a pipe, so that no file is left behind; raise what it refuses."""
+        """Return the file that `perturank replay` writes to a pipe; raise its refusal."""
         try:
             child = children.start("replay", *which, "--out=-", log=self._log, pipes=subprocess.PIPE)
-        except OSError as error:  # too many files or processes, too little memory: it may pass
-            raise _failure(f"no process can be started ({error})") from None
+        except OSError as error:  # too many files or processes, or too little memory: it may pass
+            raise _log_failure(f"no process can be started ({error})") from None
         written = children.output(child, self._stopping)
         if written is None:
             raise NotReady("the service is about to stop", "ask again when it is back")
@@ -233,11 +293,13 @@ class VersionFiles:
         if child.returncode == children.REFUSED:
             raise retold(**json.loads(content))
         if child.returncode != 0:
-            raise _failure(f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip())
+            raise _log_failure(
+                f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip()
+            )
         return content
 
 
-def _failure(why: str) -> NotReady:
-    """Return the refusal of a file that could not be made; the reason is for those who run the service."""
+def _log_failure(why: str) -> NotReady:
+    """Log why a file could not be made, and return the refusal without the reason."""
     logger.error("a model's file could not be made: %s", why)
     return NotReady("the model's file could not be made", "the log line with this id says why; ask again")

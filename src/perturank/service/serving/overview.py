@@ -2,53 +2,58 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from perturank.__about__ import __version__
-from perturank.service.log.refusals import NotKnown, Refused
-from perturank.service.log.sums import HOUR, MINUTE, PROGRESS, TOTAL, Amounts, LearningProgress, Sums, by_hour
-from perturank.service.serving.models import Hosted
+from perturank.service.log import counters
+from perturank.service.log.counters import (
+    HOUR,
+    MINUTE,
+    PROGRESS,
+    TOTAL,
+    Amounts,
+    LearningProgress,
+    PeriodCounters,
+    by_hour,
+)
+from perturank.service.log.refusals import Refused
+from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.service import Service
-from perturank.service.telemetry import counters
 from perturank.service.telemetry.prometheus import Metrics, Traffic
 
-SECONDS_KEPT = 0.9  # however many look, it is read once a second
+SECONDS_KEPT = 0.9  # the overview is read at most once a second, for all readers
 MINUTES_TOLD = 3  # of each model; `history` has those before them
-SPANS = {"minutes": (MINUTE,), "hours": (MINUTE, HOUR)}  # what is read for each: only old minutes are hours yet
+SPANS = {
+    "minutes": (MINUTE,),
+    "hours": (MINUTE, HOUR),
+}  # the periods to read: recent hours are still minutes
 LONGEST_LAG = 30.0  # seconds
 LEAST_ROOM = 200_000_000  # bytes
-FULL_SINCE = 30.0  # seconds for which a full log is told of
-MOST = 25  # of one model
-MOST_BYTES = 4_000_000  # of one model's features
+FULL_SINCE = 30.0  # seconds for which the alarm of a full log stays
 
 
 class Lags:
-    """The lags of models as one process sees them: by the log's times, and by a clock that cannot be set back.
+    """The learning lags of models, by the log's times and by this process's monotonic clock.
 
-    While the clock stands behind the log, the log's times stand still, and no lag would ever be seen in them.
+    While the system clock is behind the log, the log's times stand still and would show no lag.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[int, float]] = {}  # how far learning was, and since when it has been so
 
     def of(self, model: str, progress: LearningProgress) -> float:
-        """Return for how many seconds something has been waiting to be learned, at least since this was first asked."""
-        if progress.done <= progress.through:
+        """Return for how many seconds clicks have waited to be learned, at least since a call first saw them wait."""
+        if progress.completed <= progress.learned:
             self._waiting.pop(model, None)
             return 0.0
         now = time.monotonic()
-        through, since = self._waiting.get(model, (-1, now))
-        since = since if through == progress.through else now
-        self._waiting[model] = progress.through, since
+        learned, since = self._waiting.get(model, (-1, now))
+        since = since if learned == progress.learned else now
+        self._waiting[model] = progress.learned, since
         return max(progress.lag(time.time_ns() // 1_000_000), now - since)
 
 
@@ -57,18 +62,18 @@ class Overview:
 
     def __init__(self, service: Service, traffic: Traffic) -> None:
         self.service, self._traffic, self._lags = service, traffic, Lags()
-        self.failing: Callable[[], list[str]] = list  # what fails beside the answers: set by who knows it
-        self.pages: Sequence[str] = ()  # addresses of others beside the dashboard, likewise
+        self.failing: Callable[[], list[str]] = list  # the failing background tasks: set by the application
+        self.pages: Sequence[str] = ()  # paths of added pages, likewise
         self._began = int(time.time() * 1000)
         self._lock = threading.Lock()
         self._kept: tuple[float, dict[str, Any]] | None = None
 
     def prometheus(self, metrics: Metrics) -> bytes:
-        """Return what Prometheus is told, as text."""
+        """Return the metrics as text."""
         return metrics.page(self.service.log, self.now(), self.totals())
 
     def now(self) -> dict[str, Any]:
-        """Return everything of this moment; at most once a second anew."""
+        """Return the present state, read at most once a second."""
         with self._lock:
             now = time.monotonic()
             if self._kept is None or now - self._kept[0] > SECONDS_KEPT:
@@ -76,78 +81,78 @@ class Overview:
             return self._kept[1]
 
     def read(self) -> dict[str, Any]:
-        """Return everything of this moment."""
+        """Read the present state."""
         service, log = self.service, self.service.log
-        held, is_led, room = service.host.all(), _or_none(log.is_led), log.room()
-        models = [self._model(each) for each in held]
+        loaded, is_led, room = service.models.all(), _or_none(log.is_led), log.room()
+        models = [self._model(each) for each in loaded]
         wrong = alarms(
             is_led=is_led,
             room=room,
             seconds_since_full=self._traffic.seconds_since_full(),
             n_failed=self._traffic.n_failed(),
             # Where batches have a fixed size, clicks wait on purpose.
-            lags={e.name: m["lag"] for e, m in zip(held, models, strict=True) if e.spec.batch is None},
-            faults={each.name: each.fault for each in held if each.fault is not None},
+            lags={e.name: m["lag"] for e, m in zip(loaded, models, strict=True) if e.spec.batch is None},
+            faults={each.name: each.fault for each in loaded if each.fault is not None},
             failing=self.failing(),
         )
         return {
             "at": int(time.time() * 1000),
             "process": {"version": __version__, "pid": os.getpid(), "since": self._began, "pages": list(self.pages)},
-            "compiling": sum(1 for _ in service.host.uncompiled()) if service.settings.compile_first else 0,
+            "compiling": sum(1 for _ in service.models.uncompiled()) if service.settings.compile_first else 0,
             "alarms": [alarm._asdict() for alarm in wrong],
             "traffic": self._traffic.now(),
             "log": {"bytes": _or_none(log.size), "position": _or_none(log.tail), "room": room, "is_led": is_led},
             "models": models,
         }
 
-    def _model(self, held: Hosted) -> dict[str, Any]:
+    def _model(self, loaded: LoadedModel) -> dict[str, Any]:
         since = int(time.time()) - (MINUTES_TOLD - 1) * MINUTE
         spans = (PROGRESS, TOTAL, MINUTE)
-        rows: list[Sums] = _or_none(lambda: self.service.log.sums(spans, since, held.name)) or []
+        rows: list[PeriodCounters] = _or_none(lambda: self.service.log.counters(spans, since, loaded.name)) or []
         progress, total = (next((row.amounts for row in rows if row.span == span), {}) for span in spans[:2])
-        newest = next(reversed(held.published), 0)  # as the log has them: the last is the newest
+        newest = next(reversed(loaded.published), 0)  # as the log has them: the last is the newest
         return {
-            "model": held.name,
-            "ranker": held.spec.ranker,
-            "n_features": held.spec.n_features,
-            "places": held.spec.places,
-            "version": held.version,
+            "model": loaded.name,
+            "ranker": loaded.spec.ranker,
+            "n_features": loaded.spec.n_features,
+            "places": loaded.spec.places,
+            "version": loaded.version,
             "newest": newest,
-            "pinned": held.pinned,
-            "learned": held.published[newest].learned if newest else 0,
-            "published_at": held.published_at.get(held.version),
-            "newest_at": held.published_at.get(newest),
-            "lag": self._lags.of(held.name, LearningProgress.of(progress)),
+            "pinned": loaded.pinned,
+            "learned": loaded.published[newest].learned if newest else 0,
+            "published_at": loaded.published_at.get(loaded.version),
+            "newest_at": loaded.published_at.get(newest),
+            "lag": self._lags.of(loaded.name, LearningProgress.of(progress)),
             "total": counters.summary(total) | {"by_place": counters.by_place(total)},
-            # A clock that was set back finds hours of them younger than it asks for: the log's times do not go back.
+            # If the clock was set back, hours of minutes are newer than `since`: the log's times never go back.
             "minutes": [_bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:],
         }
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
-        """Return the model's minutes or hours, oldest first; the last of them goes on."""
-        rows = self.service.log.sums(SPANS[span], model=model)
+        """Return the model's minutes or hours, oldest first; the last one is not over."""
+        rows = self.service.log.counters(SPANS[span], model=model)
         return [_bucket(row) for row in (rows if span == "minutes" else by_hour(rows))]
 
     def totals(self) -> dict[str, Amounts]:
-        """Return every model's sums since it was made."""
-        log, models = self.service.log, self.service.host.all()
-        return {row.model: row.amounts for held in models for row in log.sums((TOTAL,), model=held.name)}
+        """Return every model's counters since it was created."""
+        log, models = self.service.log, self.service.models.all()
+        return {row.model: row.amounts for loaded in models for row in log.counters((TOTAL,), model=loaded.name)}
 
 
 def _or_none(ask: Callable[[], Any]) -> Any:
-    """Return an answer of the log, or None while it cannot be asked."""
+    """Return an answer of the log, or None while the log cannot be read."""
     try:
         return ask()
     except Refused:
         return None
 
 
-def _bucket(row: Sums) -> dict[str, Any]:
+def _bucket(row: PeriodCounters) -> dict[str, Any]:
     return {"start": row.start * 1000, **counters.summary(row.amounts)}
 
 
 class Alarm(NamedTuple):
-    """One thing that is wrong: its name for programs, what it is, and what to do."""
+    """An alarm: its name for programs, a sentence, and what to do."""
 
     name: str
     says: str
@@ -191,48 +196,3 @@ def alarms(
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
-
-
-class Asked(NamedTuple):
-    """A query as it was ranked: features are scaled."""
-
-    number: int
-    at: int  # milliseconds since 1970
-    query: str | None
-    ids: list[str]
-    features: np.ndarray
-    prior: np.ndarray | None
-
-
-class Recent:
-    """Keeps the last queries."""
-
-    def __init__(self) -> None:
-        self._queries: dict[str, deque[Asked]] = {}
-        self._numbers = itertools.count(1)
-
-    def note(
-        self, model: str, query: str | None, ids: list[str], features: np.ndarray, prior: np.ndarray | None
-    ) -> None:
-        """Remember a query, unless it alone would fill the room."""
-        if features.nbytes > MOST_BYTES:
-            return
-        held = self._queries.get(model) or self._queries.setdefault(model, deque(maxlen=MOST))
-        held.append(Asked(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
-        while sum(map(attrgetter("features.nbytes"), held)) > MOST_BYTES:
-            held.popleft()
-
-    def of(self, model: str) -> list[Asked]:
-        """Return the model's queries, newest first."""
-        return list(self._queries.get(model, ()))[::-1]
-
-    def get(self, model: str, number: int) -> Asked:
-        """Return one of them."""
-        for each in self.of(model):
-            if each.number == number:
-                return each
-        raise NotKnown(f"query {number} is not remembered any more", "pick a newer one, or send its documents")
-
-    def forget(self, model: str) -> None:
-        """Drop what is remembered of a model."""
-        self._queries.pop(model, None)

@@ -1,11 +1,12 @@
-"""A list as one compiled call per padded length: order, probabilities, memo, and the best estimate beside it."""
+"""Drawing a list in one compiled call: its order, probabilities and memo, and the order of the best estimate."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ import numpy as np
 from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, streams
 from perturank.service.log.records import log_probability
 from perturank.service.log.spec import Spec
-from perturank.service.telemetry import cost
 from perturank.wire.specification import Exploration
 
 ANYWHERE = 1_000_000
@@ -27,7 +27,7 @@ Numbers = Any  # NumPy outside, JAX inside
 
 
 @dataclass(frozen=True)
-class Listed:
+class SampledList:
     """Rows of the documents to show, best first; `best` is the list without exploration."""
 
     order: list[int]
@@ -36,20 +36,22 @@ class Listed:
     log_propensity: float | None
     memo: list[np.ndarray]
     best: list[int]
-    agreed: bytes | None  # see telemetry/cost.py
+    agreed: bytes | None  # see `agreement`
 
 
-class Flat(NamedTuple):
-    """A ranker taken apart once, and not for every list: its arrays, and the program that draws lists from them."""
+class ListProgram(NamedTuple):
+    """The compiled program that draws a model's lists, with the arrays of its ranker: flattened once, not per list."""
 
     arrays: list[Any]
-    program: Callable[..., tuple[Array, Array | None, list[Array]]]
+    run: Callable[..., tuple[Array, Array | None, list[Array]]]
+    spec: Spec
+    is_limited: bool
 
     @classmethod
-    def of(cls, ranker: Ranker, places: int) -> Flat:
-        """Return the ranker as lists of so many places need it."""
+    def of(cls, ranker: Ranker, spec: Spec) -> ListProgram:
+        """Return the program for this ranker of a model."""
         arrays, structure = jax.tree.flatten(ranker)
-        return cls(arrays, _program(structure, tuple(map(np.shape, arrays)), places))
+        return cls(arrays, _program(structure, tuple(map(np.shape, arrays)), spec.places), spec, spec.is_limited)
 
 
 @lru_cache(maxsize=MOST_PROGRAMS)
@@ -58,7 +60,7 @@ def _program(structure: Any, shapes: tuple[Any, ...], k: int) -> Callable[..., t
 
     @jax.jit
     def program(
-        arrays: list[Any], features: Numbers, mask: Numbers, prior: Numbers, lots: Numbers, bounds: Numbers | None
+        arrays: list[Any], features: Numbers, mask: Numbers, prior: Numbers, key: Numbers, bounds: Numbers | None
     ) -> tuple[Array, Array | None, list[Array]]:
         """Return order, free set's sizes and the best estimate's order [3, k], the log-probabilities and the memo.
 
@@ -72,24 +74,18 @@ def _program(structure: Any, shapes: tuple[Any, ...], k: int) -> Callable[..., t
         if bounds is not None:
             limits = Limits.of(scores, mask, bounds[0], bounds[1], bounds[2] > 0)
             query = Query(features, mask, ids, prior, limits)
-        ranking = ranker.rank(query, jax.random.wrap_key_data(lots), k)
+        ranking = ranker.rank(query, jax.random.wrap_key_data(key), k)
         rows = jnp.stack([ranking.order, ranking.free, best]).astype(jnp.int32)
         return rows, ranking.log_p, jax.tree.leaves(ranking.memo)
 
     return program
 
 
-def listed(
-    flat: Flat,
-    spec: Spec,
-    features: np.ndarray,
-    prior: np.ndarray | None,
-    top: int,
-    *,
-    draw: int | None = None,
-) -> Listed:
-    """Return a list of at most `top` of these documents [n, d]; chance comes from the machine, or from a draw."""
-    n = len(features)
+def sample_list(
+    program: ListProgram, features: np.ndarray, prior: np.ndarray | None, top: int, *, draw: int | None = None
+) -> SampledList:
+    """Return a list of at most `top` of these documents [n, d]; the random key is the machine's, or that of a draw."""
+    n, spec = len(features), program.spec
     v = padded_length(n, spec.places)
     mask, scores = _padding(v, n)
     rows = np.empty((v, features.shape[1]), np.float32)
@@ -97,21 +93,21 @@ def listed(
     if prior is not None:
         scores = scores.copy()
         scores[:n] = prior
-    lots = np.frombuffer(os.urandom(8), np.uint32) if draw is None else seeded_lots(spec.seed, draw)
+    key = np.frombuffer(os.urandom(8), np.uint32) if draw is None else seeded_key(spec.seed, draw)
     limits = spec.exploration
-    bounds = _bounds(limits, _explores(limits, None if draw is None else lots)) if spec.is_limited else None
-    found, log_p, memo = flat.program(flat.arrays, rows, mask, scores, lots, bounds)
+    bounds = _bounds(limits, _explores(limits, None if draw is None else key)) if program.is_limited else None
+    found, log_p, memo = program.run(program.arrays, rows, mask, scores, key, bounds)
     order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
-    free = free if limits.share > 0 else [1] * len(free)  # where no list explores, no other could have been shown
+    free = free if limits.share > 0 else [1] * len(free)  # if no list explores, each place has one candidate
     log_ps = None if log_p is None else np.asarray(log_p)[: len(order)].tolist()
-    return Listed(
+    return SampledList(
         order,
         free,
         _certain(free, log_ps if limits.share > 0 else None),
         None if log_ps is None else _log_propensity(log_ps, free, limits.share, order == best),
         [np.asarray(leaf) for leaf in memo],
         best,
-        None if log_ps is None else cost.agreement(log_ps, order, best, limits.share),
+        None if log_ps is None else agreement(log_ps, order, best, limits.share),
     )
 
 
@@ -126,8 +122,8 @@ def padded_length(n: int, places: int) -> int:
     return bucket(max(n, places))
 
 
-def seeded_lots(seed: int, draw: int) -> np.ndarray:
-    """Return the key of a list as a simulation with this seed has it in the round of this number; [2]."""
+def seeded_key(seed: int, draw: int) -> np.ndarray:
+    """Return the random key that a simulation with this seed uses in the round of this number; [2]."""
     return np.asarray(_seeded(np.int32(seed), np.int32(draw)))
 
 
@@ -136,10 +132,10 @@ def _seeded(seed: Array, draw: Array) -> Array:
     return jax.random.key_data(jax.random.fold_in(streams(seed)[LISTS], draw))
 
 
-def _explores(limits: Exploration, lots: np.ndarray | None) -> bool:
-    """Return whether this list explores at all, by a lot of its own."""
-    lot = os.urandom(7) if lots is None else hashlib.blake2b(lots.tobytes(), digest_size=7).digest()
-    return limits.share == 1 or int.from_bytes(lot, "big") < limits.share * 2**56
+def _explores(limits: Exploration, key: np.ndarray | None) -> bool:
+    """Return whether this list explores at all: a random number decides, derived from the key of a seeded draw."""
+    number = os.urandom(7) if key is None else hashlib.blake2b(key.tobytes(), digest_size=7).digest()
+    return limits.share == 1 or int.from_bytes(number, "big") < limits.share * 2**56
 
 
 def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
@@ -148,10 +144,10 @@ def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
 
 
 def _certain(free: list[int], log_ps: list[float] | None) -> list[bool]:
-    """Return of each place whether its document was the only one free to stand there.
+    """Return for each place whether its document was the only candidate.
 
-    Where one is free and another stands there all the same, a floor of exploration has put it there: with at most
-    half the probability of the floor.
+    A floor of exploration may show another document at a place with one free document. Its probability is at most
+    half.
     """
     return [n == 1 and (log_ps is None or log_ps[place] > LOG_HALF) for place, n in enumerate(free)]
 
@@ -165,3 +161,17 @@ def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best:
         return 0.0
     p = share * math.exp(log_p) + (1 - share) * is_best
     return math.log(p) if p > 0 else math.log(share) + log_p
+
+
+def agreement(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> bytes:
+    """Return log q_j, float32, for each place j up to which the order agrees with the best estimate.
+
+    log_p [k] are the places' own log-probabilities when the list explores, which a share of the lists do.
+    """
+    found, together = [], 0.0
+    for place, document in enumerate(order):
+        if document != best[place]:
+            break
+        together += log_p[place]
+        found.append(min(0.0, together if share == 1 else math.log(share * math.exp(together) + (1 - share))))
+    return struct.pack(f"<{len(found)}f", *found)

@@ -13,21 +13,29 @@ import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
-from perturank.service.log import Log, Transaction, changes, snapshots
-from perturank.service.log.feedback import Status, close_windows
+from perturank.service.log import Log, Transaction, changes, counters, snapshots
+from perturank.service.log.feedback import Status, close_windows, record_feedback
 from perturank.service.log.group_commit import Committer
-from perturank.service.log.ids import new_id, sign_id, source_seal, verify_id
-from perturank.service.log.records import Changed, Impression, Record, packed, probability
+from perturank.service.log.records import (
+    Changed,
+    Impression,
+    Record,
+    new_id,
+    packed,
+    probability,
+    sign_id,
+    source_seal,
+    verify_id,
+)
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec
 from perturank.service.serving import sampling
-from perturank.service.serving.models import Host, Hosted, VersionFiles
+from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
 from perturank.service.settings import ServeSettings
-from perturank.service.telemetry import counters
 from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
-GRAIN = 1.0  # seconds; impressions this close together close together, with the last of them
+GRAIN = 1.0  # seconds; the windows of impressions this close together close at once, with the last of them
 
 
 @dataclass(frozen=True)
@@ -43,56 +51,56 @@ class ServedList:
 
 
 class Service:
-    """One serving process: the models it holds, and its way into the log."""
+    """One serving process: its loaded models and its access to the log."""
 
     def __init__(self, log: Log, settings: ServeSettings) -> None:
         self.log, self.settings = log, settings
         self.committer = Committer(log)
-        self.host = Host(log, settings.documents)
+        self.models = LoadedModels(log, settings.max_documents)
         self.windows = Windows()
-        self.stopping = threading.Event()  # told to stop: what never ends by itself must end now
-        self.reading, self._closed = threading.RLock(), False  # whoever holds the lock keeps others from refreshing
+        self.stopping = threading.Event()  # set when the process is to stop: streams and child processes then end
+        self.reading, self._closed = threading.RLock(), False  # the lock keeps other threads from refreshing
         self._files = VersionFiles(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
-        for held in self.host.all():  # what was shown before we started
-            self.windows.note(held.name, self._tail)
+        for loaded in self.models.all():  # impressions of earlier processes
+            self.windows.note(loaded.name, self._tail)
 
     def refresh(self) -> None:
-        """Take in what others wrote."""
+        """Read what other processes wrote to the log."""
         with self.reading:
             if not self._closed:
-                self.host.refresh()
+                self.models.refresh()
                 self._tail = self.log.tail()
 
     def close_windows(self) -> None:
-        """Write into the log which windows are over; what cannot be written for one model stops no other."""
+        """Close the feedback windows that are over; an error with one model does not stop the others."""
         failures: list[Exception] = []
-        for held in self.host.all():
-            position = self.windows.due(held.name, held.spec.window)
+        for loaded in self.models.all():
+            position = self.windows.due(loaded.name, loaded.spec.window)
             if position is not None:
                 try:
-                    self.committer.submit(_closing(held.name, position)).result()
+                    self.committer.submit(_closing(loaded.name, position)).result()
                 except Exception as failure:
-                    failures.append(failure)  # it is due again at the next look
+                    failures.append(failure)  # the next call tries it again
                 else:
-                    self.windows.forget(held.name, position)
+                    self.windows.forget(loaded.name, position)
         if failures:
             raise failures[0]
 
-    def model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> Hosted:
-        """Return a model; on loopback the first request makes the default one, if it can be answered by it."""
-        if name not in self.host:
-            self.refresh()  # another process may have made it a moment ago
-        if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.host:
+    def find_model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> LoadedModel:
+        """Return a model; on loopback, the first request that the default model could answer creates it."""
+        if name not in self.models:
+            self.refresh()  # another process may have created it a moment ago
+        if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.models:
             request = wanted()
             if request is not None:
                 self.put(DEFAULT, request, only_new=True)
-        return self.host.get(name)
+        return self.models.get(name)
 
     def rank(
         self,
-        held: Hosted,
+        loaded: LoadedModel,
         ids: Sequence[str],
         features: np.ndarray,
         prior: np.ndarray | None,
@@ -103,14 +111,14 @@ class Service:
         draw: int | None = None,
     ) -> Future[ServedList]:
         """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key."""
-        top = held.spec.places if top is None else top
-        drawn = sampling.listed(held.flat, held.spec, features, prior, top, draw=draw)
+        top = loaded.spec.places if top is None else top
+        drawn = sampling.sample_list(loaded.program, features, prior, top, draw=draw)
         rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
         certain = drawn.certain if mode == "learn" else [True] * len(rows)
         log_propensity = drawn.log_propensity if mode == "learn" else 0.0
         entry = Impression(
-            held.generation,
-            held.version,
+            loaded.generation,
+            loaded.version,
             mode,
             [ids[row] for row in rows],
             log_propensity,
@@ -121,32 +129,32 @@ class Service:
         )
         name = new_id(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
-        impression = sign_id(name, held.name, self.log.secret)
+        impression = sign_id(name, loaded.name, self.log.secret)
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> ServedList:
-            changes.must_exist(transaction, held.name)  # it may have been deleted since the list was drawn
-            # Packed here: this thread mostly waits for the disk, and the other has requests to answer.
+            transaction.require_model(loaded.name)  # it may have been deleted since the list was drawn
+            # Packed in this thread, which mostly waits for the disk: the other one has requests to answer.
             content = packed(features[rows], None if prior is None else prior[rows], memo)
-            transaction.tally.add(held.name, counters.list_amounts(entry, certain))
+            transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
-            position = transaction.append(held.name, written, name)
-            return ServedList(impression, entry.ids, certain, propensity, held.version, position)
+            position = transaction.append(loaded.name, written, name)
+            return ServedList(impression, entry.ids, certain, propensity, loaded.version, position)
 
-        return self.committer.submit(write, then=lambda shown: self.windows.note(held.name, shown.position))
+        return self.committer.submit(write, then=lambda shown: self.windows.note(loaded.name, shown.position))
 
     def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
-        """Return what the feedback did, once that is durable."""
+        """Return a future that resolves to the effect of the feedback when it is durable."""
         name = verify_id(impression, model, self.log.secret)
 
         def write(transaction: Transaction) -> Status:
-            changes.must_exist(transaction, model)
-            return counters.record_feedback(transaction, model, name, clicks, final)
+            transaction.require_model(model)
+            return record_feedback(transaction, model, name, clicks, final)
 
         return self.committer.submit(write, name)
 
     def shown(self, model: str, impression: str) -> Future[Record]:
-        """Return the record of a list; one that is not in the log, or not any more, is refused."""
+        """Return the record of a list; refuse one that is not in the log."""
         name = verify_id(impression, model, self.log.secret)
 
         def found(transaction: Transaction) -> Record:
@@ -158,21 +166,21 @@ class Service:
         return self.committer.submit(found, name)
 
     def always_explores(self, model: str, generation: int) -> bool:
-        """Return whether no list since this generation began was kept from exploring by a share."""
+        """Return whether the share of lists that explore has been 1 since this generation began."""
         changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
         return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
     def put(self, model: str, request: SpecRequest, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
-        """Make or change a model; return whether its learning begins anew.
+        """Create or change a model; return whether its learning begins anew.
 
-        `in_use` are numbers of documents whose lists should not wait for what the change must compile.
+        `in_use`: numbers of documents in recent requests. Their programs are compiled before the change is written.
         """
-        self.refresh()  # another process may have made or changed it a moment ago
-        checked = checked_spec(request, self.host.get(model).spec if model in self.host else None)
-        start = checked.start()  # before it is in the log: what cannot be made must not get there
+        self.refresh()  # another process may have written it a moment ago
+        checked = checked_spec(request, self.models.get(model).spec if model in self.models else None)
+        start = checked.start()  # before it is in the log: a ranker that cannot be made must not get there
         if checked.is_limited and not isinstance(start, KeepsLimits):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
-        self.host.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
+        self.models.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
             lambda transaction: changes.put(transaction, model, checked, only_new=only_new)
         ).result()
@@ -185,37 +193,37 @@ class Service:
         self.refresh()
 
     def pin(self, model: str, version: int | None) -> None:
-        """Serve a version whatever is learned; None: the newest again."""
+        """Serve this version even when newer ones are published; None: the newest again."""
         self.committer.submit(lambda transaction: changes.pin(self.log, transaction, model, version)).result()
         self.refresh()
 
     def roll_back(self, model: str, version: int) -> None:
-        """Let learning go on from an earlier version."""
+        """Let learning continue from an earlier version."""
         self.committer.submit(lambda transaction: changes.roll_back(self.log, transaction, model, version)).result()
 
-    def bring(self, model: str, content: bytes) -> None:
-        """Let learning go on from a ranker that was saved elsewhere."""
+    def import_file(self, model: str, content: bytes) -> None:
+        """Let learning continue from a ranker that `perturank.save` wrote."""
         self.refresh()  # another process may have changed the model a moment ago
-        ranker = changes.brought(model, self.host.get(model).spec, content)
-        self.committer.submit(lambda transaction: changes.bring(transaction, model, ranker)).result()
+        file = changes.read_ranker_file(model, self.models.get(model).spec, content)
+        self.committer.submit(lambda transaction: changes.import_ranker(transaction, model, file)).result()
 
     def erase(self, model: str, source: str) -> int:
-        """Let everything of a source be taken out of the log; return the position of the wish."""
-        self.host.get(model)
+        """Request that all records of a source be deleted; return the position of the request."""
+        self.models.get(model)
         seal = source_seal(source, self.log.secret)
-        wish = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
+        position = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
         self.refresh()
-        return wish
+        return position
 
     def file(self, model: str, *, history: bool = True) -> bytes:
-        """Return the served version as a file that `perturank.load` reads; without its history it cannot learn on."""
-        held = self.host.get(model)
-        if history and held.version and snapshots.has_history(held.ranker):
-            return self._files.make(model, held.version)
-        return snapshots.file_bytes(held.ranker, model, held.version, history=history)
+        """Return the served version as a file that `perturank.load` reads; without its history it cannot learn more."""
+        loaded = self.models.get(model)
+        if history and loaded.version and snapshots.has_history(loaded.ranker):
+            return self._files.make(model, loaded.version)
+        return snapshots.file_bytes(loaded.ranker, model, loaded.version, history=history)
 
     def close(self) -> None:
-        """Finish what is under way; nobody reads the log any more, so that it can be closed."""
+        """Finish submitted writes and stop reading, so that the log can be closed."""
         self.committer.close()
         with self.reading:
             self._closed = True
@@ -232,9 +240,9 @@ def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
 
 
 class Windows:
-    """Remembers when each model's impressions were made; a window's length later, all up to there is closed.
+    """The feedback windows of each model: when its impressions were shown, and which windows are over.
 
-    After a restart every window begins again, so that one closes late rather than early.
+    After a restart every window begins again: windows close late rather than early.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -243,7 +251,7 @@ class Windows:
         self._made: dict[str, deque[tuple[float, int]]] = {}
 
     def note(self, model: str, position: int) -> None:
-        """Remember that an impression of the model is at this position, where it is durable: nothing else is there."""
+        """Note a durable impression of the model, at this position."""
         with self._lock:
             made, now = self._made.setdefault(model, deque()), self._clock()
             if made and now <= made[-1][0]:
@@ -252,7 +260,7 @@ class Windows:
                 made.append((now + GRAIN, position))
 
     def due(self, model: str, window: float) -> int | None:
-        """Return the position up to which the model's windows are over, until that is forgotten."""
+        """Return the position up to which the model's windows are over; None: no window is."""
         with self._lock:
             over, found = self._clock() - window, None
             for end, position in self._made.get(model, ()):
@@ -262,7 +270,7 @@ class Windows:
             return found
 
     def forget(self, model: str, position: int) -> None:
-        """Forget the impressions up to here: their windows are closed."""
+        """Forget the impressions up to a position: their windows are closed."""
         with self._lock:
             made = self._made.get(model, deque())
             while made and made[0][1] <= position:

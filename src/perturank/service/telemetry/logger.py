@@ -36,14 +36,14 @@ def _time(second: int) -> str:
 
 def write_to_stderr() -> None:
     """Send all lines of this process to stderr."""
-    logging._srcfile = None  # as its documentation advises: no line says where in the code it was made
+    logging._srcfile = None  # as its documentation advises: no line names its place in the code
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler()
     handler.addFilter(name_request)
     handler.setFormatter(Formatter("%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     if "JAX_LOGGING_LEVEL" not in os.environ:
-        logging.getLogger("jax").setLevel(logging.WARNING)  # it tells of every kind of machine that this one is not
+        logging.getLogger("jax").setLevel(logging.WARNING)  # JAX logs every accelerator that is missing
 
 
 logger.addFilter(name_request)

@@ -14,9 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from perturank.service.log import Log
-from perturank.service.log.sums import LAG, LAGS, Amounts
-from perturank.service.telemetry import counters
+from perturank.service.log import Log, counters
+from perturank.service.log.counters import LAG, LAGS, Amounts
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 OF_MODELS = (  # kind, name, meaning, labels
@@ -30,7 +29,7 @@ OF_MODELS = (  # kind, name, meaning, labels
     (GaugeMetricFamily, "exploration_cost", "Reciprocal rank lost to exploration, estimated", ["model"]),
     (GaugeMetricFamily, "alarm", "1 where something is wrong", ["name", "model"]),
 )
-OF_SUMS = (  # kind, name, meaning, and the sums that are its values: of a summary count and sum
+OF_COUNTERS = (  # kind, name, meaning, and the counters that are its values: for a summary its count and its sum
     (SummaryMetricFamily, "learned_after_seconds", "From click to version", LAGS, LAG),
     (SummaryMetricFamily, "update_seconds", "Time of a batch's learning", counters.UPDATES, counters.UPDATE_SECONDS),
     (CounterMetricFamily, "learned", "Impressions learned", counters.LEARNED),
@@ -76,7 +75,7 @@ class Metrics:
         self._feedback(model, status).inc()
 
     def page(self, log: Log, now: Mapping[str, Any], totals: Mapping[str, Amounts]) -> bytes:
-        """Return all of it as text; `now` is what the dashboard is told, `totals` the sums of every model."""
+        """Return all of it as text; `now` is what the dashboard is told, `totals` the counters of every model."""
         self._bytes.set(log.size())
         self._position.set(log.tail())
         of_log = CollectorRegistry()
@@ -97,10 +96,10 @@ class LogCollector(Collector):
         }
         for name, labels, value in self._samples():
             families[name].add_metric(labels, value)
-        for kind, name, says, *values in OF_SUMS:
+        for kind, name, says, *values in OF_COUNTERS:
             families[name] = kind(f"perturank_{name}", says, labels=["model"])
-            for model, sums in self._totals.items():
-                families[name].add_metric([model], *(sums.get(value, 0) for value in values))
+            for model, amounts in self._totals.items():
+                families[name].add_metric([model], *(amounts.get(value, 0) for value in values))
         return families.values()
 
     def _samples(self) -> Iterator[Sample]:
@@ -111,11 +110,11 @@ class LogCollector(Collector):
                 yield "version_age_seconds", [each["model"]], max(0.0, time.time() - each["published_at"] / 1000)
         for alarm in self._now["alarms"]:
             yield "alarm", [alarm["name"], alarm["model"] or ""], 1
-        for model, sums in self._totals.items():
-            found = counters.summary(sums)
+        for model, amounts in self._totals.items():
+            found = counters.summary(amounts)
             yield from (("lists", [model, mode], n) for mode, n in found["lists"].items())
             yield from (("feedback_kept", [model, status], n) for status, n in found["feedback"].items())
-            for each in counters.by_place(sums):
+            for each in counters.by_place(amounts):
                 yield "shown", [model, str(each["place"])], each["shown"]
                 yield "clicks", [model, str(each["place"])], each["clicks"]
             if found["exploration"] is not None:
@@ -123,7 +122,7 @@ class LogCollector(Collector):
 
 
 class Traffic:
-    """Counts requests as they are answered; one thread notes, any may ask."""
+    """Requests of the last two minutes; one thread notes them, any thread may read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -137,15 +136,15 @@ class Traffic:
         """Count a request that was answered."""
         if path in KINDS:
             self._count(KINDS[path], seconds)
-        if status >= 500 and path.startswith("/v1/"):  # a service that says it is not ready yet has not failed
+        if status >= 500 and path.startswith("/v1/"):  # /readyz may answer 503 without a failure
             self._count(FAILED, seconds)
             self._full = self._clock() if status == FULL else self._full
 
     def _count(self, kind: str, seconds: float) -> None:
-        now, held = int(self._clock()), self._seconds[kind]
-        if not held or held[-1][0] != now:
-            held.append((now, collections.Counter()))
-        held[-1][1][math.ceil(4 * math.log2(max(seconds, SHORTEST)))] += 1
+        now, counts = int(self._clock()), self._seconds[kind]
+        if not counts or counts[-1][0] != now:
+            counts.append((now, collections.Counter()))
+        counts[-1][1][math.ceil(4 * math.log2(max(seconds, SHORTEST)))] += 1
 
     def seconds_since_full(self) -> float | None:
         """Return how long ago a request found the log full; None: never."""
@@ -160,8 +159,8 @@ class Traffic:
         end = int(self._clock())  # this second is not over
         found = {}
         for kind in KINDS.values():
-            held, minute = {second: n.total() for second, n in list(self._seconds[kind])}, self._last_minute(kind)
-            per_second = [held.get(second, 0) for second in range(end - SECONDS_KEPT + 1, end)]
+            totals, minute = {second: n.total() for second, n in list(self._seconds[kind])}, self._last_minute(kind)
+            per_second = [totals.get(second, 0) for second in range(end - SECONDS_KEPT + 1, end)]
             found[kind] = {"per_second": per_second, "p50": _quantile(minute, 0.5), "p99": _quantile(minute, 0.99)}
         return found
 

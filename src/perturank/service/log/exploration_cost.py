@@ -9,33 +9,18 @@ is known, then stands for 1 / q_j readers of the best estimate:
     cost  = best - shown
 
 Both means are over the same lists: those that might have explored and whose probabilities are known.
-The sums are kept up to date as clicks come, in whatever parts.
+The counters are updated as clicks come, in whatever parts.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from perturank.service.log.records import Impression
-from perturank.service.log.sums import Amounts
 
 LISTS, SHOWN, BEST, SQUARES = "priced lists", "reciprocal rank shown", "reciprocal rank best", "squared cost"
-
-
-def agreement(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> bytes:
-    """Return log q_j, float32, for each place j up to which the order agrees with the best estimate.
-
-    log_p [k] are the places' own log-probabilities when the list explores, which a share of the lists do.
-    """
-    found, together = [], 0.0
-    for place, document in enumerate(order):
-        if document != best[place]:
-            break
-        together += log_p[place]
-        found.append(min(0.0, together if share == 1 else math.log(share * math.exp(together) + (1 - share))))
-    return struct.pack(f"<{len(found)}f", *found)
 
 
 def worth(shown: Impression, clicks: Collection[str]) -> tuple[float, float]:
@@ -49,18 +34,18 @@ def worth(shown: Impression, clicks: Collection[str]) -> tuple[float, float]:
     return 1 / place, math.exp(-log_q) / place
 
 
-def amounts(shown: Impression, before: Collection[str], after: Collection[str]) -> Amounts:
-    """Return what is added to the sums when these clicks become those."""
+def click_amounts(shown: Impression, before: Collection[str], after: Collection[str]) -> dict[str, float]:
+    """Return what is added to the counters when these clicks become those."""
     was, now = worth(shown, before), worth(shown, after)
     squares = (now[1] - now[0]) ** 2 - (was[1] - was[0]) ** 2
     return {SHOWN: now[0] - was[0], BEST: now[1] - was[1], SQUARES: squares} if was != now else {}
 
 
-def summary(sums: Mapping[str, float]) -> dict[str, float] | None:
-    """Return the cost over the lists of these sums, with its standard error; None: there are none."""
-    n = int(sums.get(LISTS, 0))
+def summary(amounts: Mapping[str, float]) -> dict[str, float] | None:
+    """Return the cost over the lists of these counters, with its standard error; None: there are none."""
+    n = int(amounts.get(LISTS, 0))
     if n < 1:
         return None
-    shown, best = sums.get(SHOWN, 0) / n, sums.get(BEST, 0) / n
-    variance = max(0.0, sums.get(SQUARES, 0) / n - (best - shown) ** 2)
+    shown, best = amounts.get(SHOWN, 0) / n, amounts.get(BEST, 0) / n
+    variance = max(0.0, amounts.get(SQUARES, 0) / n - (best - shown) ** 2)
     return {"lists": n, "shown": shown, "best": best, "error": math.sqrt(variance / n), "cost": best - shown}

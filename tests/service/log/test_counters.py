@@ -1,4 +1,4 @@
-"""The sums beside the log say what counting the log would say, and stay few."""
+"""The counters beside the log say what counting the log would say, and stay few."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ import pytest
 from helpers.service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log, open_log
-from perturank.service.log.sqlite import SqliteLog
-from perturank.service.log.sums import (
+from perturank.service.log.counters import (
     HOUR,
     LARGEST,
     MINUTE,
-    MOST_SUMS,
+    MOST_PERIODS,
     PROGRESS,
     TOTAL,
     Amounts,
     LearningProgress,
-    Tally,
+    PendingCounters,
 )
+from perturank.service.log.sqlite import SqliteLog
 
 DAY = 86_400_000
 POSTGRES_TABLES = ("perturank_sums", "perturank_counters")
 
 
 def totals(log: Log, model: str = "m") -> Amounts:
-    return next(row.amounts for row in log.sums((TOTAL,)) if row.model == model)
+    return next(row.amounts for row in log.counters((TOTAL,)) if row.model == model)
 
 
 def progress(log: Log) -> LearningProgress:
-    return LearningProgress.of(log.sums((PROGRESS,))[0].amounts)
+    return LearningProgress.of(log.counters((PROGRESS,))[0].amounts)
 
 
 def add(log: Log, model: str = "m", **amounts: float) -> None:
     with log.transaction() as transaction:
-        transaction.tally.add(model, amounts)
+        transaction.counters.add(model, amounts)
 
 
 def test_amounts_of_transactions_add_up_in_the_total_and_in_their_minute(
@@ -51,7 +51,7 @@ def test_amounts_of_transactions_add_up_in_the_total_and_in_their_minute(
     add(log, a=1, b=2)
     add(log, a=3)
     add(log, "other", a=10)
-    total, minute = (row for row in log.sums((TOTAL, MINUTE)) if row.model == "m")
+    total, minute = (row for row in log.counters((TOTAL, MINUTE)) if row.model == "m")
     assert total.amounts == minute.amounts == {"a": 4, "b": 2}
     assert minute.start <= now < minute.start + MINUTE
     assert totals(log, "other") == {"a": 10}
@@ -60,18 +60,18 @@ def test_amounts_of_transactions_add_up_in_the_total_and_in_their_minute(
 def test_a_transaction_that_fails_adds_nothing(log: Log) -> None:
     def fail() -> None:
         with log.transaction() as transaction:
-            transaction.tally.add("m", {"a": 1})
+            transaction.counters.add("m", {"a": 1})
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert log.sums((TOTAL, MINUTE)) == []
+    assert log.counters((TOTAL, MINUTE)) == []
 
 
 def test_of_largest_amounts_the_largest_is_kept(log: Log) -> None:
     for amount in (2.0, 5.0, 3.0):
         with log.transaction() as transaction:
-            transaction.tally.add("m", {LARGEST + "lag": amount})
+            transaction.counters.add("m", {LARGEST + "lag": amount})
     assert totals(log) == {LARGEST + "lag": 5.0}
 
 
@@ -82,8 +82,8 @@ def test_minutes_become_hours_and_the_rows_stay_few(log: Log, monkeypatch: pytes
     for _ in range(n):  # one each half hour, for 41 days; a log without entries follows the clock
         add(log, a=1)
         now[0] += DAY // 48
-    rows = log.sums((TOTAL, MINUTE, HOUR))
-    assert len(rows) <= MOST_SUMS
+    rows = log.counters((TOTAL, MINUTE, HOUR))
+    assert len(rows) <= MOST_PERIODS
     assert totals(log) == {"a": n}
     hours = [row for row in rows if row.span == HOUR]
     assert all(row.amounts == {"a": 2} for row in hours[1:-1])
@@ -97,7 +97,7 @@ def test_what_waits_to_be_learned_has_a_lag_until_it_is_reached(log: Log, monkey
     assert held.lag(held.since + 3000) == 3.0
     monkeypatch.setattr(time, "time_ns", lambda: (held.since + 2000) * 1_000_000)
     with log.transaction() as transaction:
-        transaction.tally.reached["m"] = (held.done, held.since)
+        transaction.counters.learned["m"] = (held.completed, held.since)
     assert progress(log).lag(held.since + 9000) == 0
     counted = totals(log)
     assert (counted["lags"], counted["lag"], counted[LARGEST + "lag"]) == (1, 2.0, 2.0)
@@ -106,29 +106,29 @@ def test_what_waits_to_be_learned_has_a_lag_until_it_is_reached(log: Log, monkey
 def test_what_came_while_the_learner_was_at_work_goes_on_waiting(log: Log) -> None:
     created(log)
     clicked(log, shown(log), 0)
-    first = progress(log).done
+    first = progress(log).completed
     clicked(log, shown(log, impression(1)), 1)
     later = progress(log).since + 700
     with log.transaction() as transaction:
-        transaction.tally.reached["m"] = (first, later)
+        transaction.counters.learned["m"] = (first, later)
     assert progress(log).lag(later + 1000) == 1.0
 
 
 def test_the_sums_of_one_model_are_read_without_those_of_others(either: Log) -> None:
     with either.transaction() as transaction:
         for model in ("m", "n", "o"):
-            transaction.tally.add(model, {"a": 1})
-    found = either.sums((TOTAL, MINUTE), model="n")
+            transaction.counters.add(model, {"a": 1})
+    found = either.counters((TOTAL, MINUTE), model="n")
     assert [(row.model, row.span) for row in found] == [("n", TOTAL), ("n", MINUTE)]
-    assert either.sums((HOUR,), model="n") == []
+    assert either.counters((HOUR,), model="n") == []
 
 
 def test_a_forgotten_model_has_no_sums(log: Log) -> None:
     add(log, a=1)
     add(log, "kept", a=1)
     with log.transaction() as transaction:
-        transaction.tally.forgotten.add("m")
-    assert {row.model for row in log.sums((TOTAL, MINUTE, HOUR))} == {"kept"}
+        transaction.counters.deleted.add("m")
+    assert {row.model for row in log.counters((TOTAL, MINUTE, HOUR))} == {"kept"}
 
 
 def test_a_model_without_a_name_in_sql_is_only_a_text(log: Log) -> None:
@@ -149,10 +149,10 @@ def test_a_transaction_reads_two_rows_of_sums_however_long_the_log_is() -> None:
         asked.append((query, values))
         return []
 
-    tally = Tally()
+    tally = PendingCounters()
     for _ in range(256):
         tally.add("m", {"a": 1})
-    tally.write(execute, "sums", 1_700_000_000_000)
+    tally.write(execute, "counters", 1_700_000_000_000)
     written = [query for query, _ in asked if query.startswith("INSERT")]
     assert len(written) == 2
 
@@ -175,7 +175,7 @@ def test_the_sums_of_a_log_with_one_row_for_a_span_are_moved(either: Log) -> Non
             connection.execute(f"INSERT INTO {old} VALUES ({', '.join([mark] * 4)})", values)
         connection.commit()
     with closing(open_log(either.url)) as log:
-        found = log.sums((TOTAL, MINUTE, HOUR))
+        found = log.counters((TOTAL, MINUTE, HOUR))
         assert [(*row,) for row in found] == [(*key, body[0]) for *key, body in rows]
         assert progress(log) == (7, 5, 1_700_000_000_000)
         add(log, a=1)

@@ -1,4 +1,4 @@
-"""What lists, clicks and learning add to the sums beside the log, and the lag that is read from them."""
+"""What lists, clicks and learning add to the counters beside the log, and the lag that is read from them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import pytest
 from helpers.service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
-from perturank.service.log.feedback import close_windows
-from perturank.service.log.ids import new_id
-from perturank.service.log.sums import PROGRESS, TOTAL, Amounts, LearningProgress
+from perturank.service.log.counters import PROGRESS, TOTAL, Amounts, LearningProgress
+from perturank.service.log.feedback import close_windows, record_feedback
+from perturank.service.log.records import new_id
 from perturank.service.serving.overview import Lags
-from perturank.service.telemetry.counters import record_feedback
 
 DAY = 86_400_000
 
 
 def totals(log: Log) -> Amounts:
-    return log.sums((TOTAL,), model="m")[0].amounts
+    return log.counters((TOTAL,), model="m")[0].amounts
 
 
 def progress(log: Log) -> LearningProgress:
-    return LearningProgress.of(log.sums((PROGRESS,), model="m")[0].amounts)
+    return LearningProgress.of(log.counters((PROGRESS,), model="m")[0].amounts)
 
 
 def test_clicks_are_counted_at_their_places_once(log: Log) -> None:
@@ -65,7 +64,7 @@ def test_a_clock_set_back_a_day_hides_no_lag(log: Log, monkeypatch: pytest.Monke
     elapsed = 50.0
     assert lags.of("m", progress(log)) == pytest.approx(50)
     with log.transaction() as transaction:
-        transaction.tally.reached["m"] = (progress(log).done, progress(log).since)
+        transaction.counters.learned["m"] = (progress(log).completed, progress(log).since)
     assert lags.of("m", progress(log)) == 0
     clicked(log, shown(log, impression(2)), 0)
     assert lags.of("m", progress(log)) == 0

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import exploration as oracle
 
+from perturank.service.log import exploration_cost
+from perturank.service.log.counters import Amounts, merge
 from perturank.service.log.records import Impression, log_probability, probability
-from perturank.service.log.sums import Amounts, merge
-from perturank.service.telemetry import cost
+from perturank.service.serving.sampling import agreement
 
 DOCUMENTS = ["a", "b", "c", "d"]
 
@@ -22,7 +23,7 @@ DOCUMENTS = ["a", "b", "c", "d"]
 def logged(each: oracle.Impression, share: float) -> Impression:
     rows = [DOCUMENTS.index(document) for document in each.shown]
     best = [DOCUMENTS.index(document) for document in each.best]
-    return impression(ids=each.shown, agreed=cost.agreement(np.log(each.p).tolist(), rows, best, share))
+    return impression(ids=each.shown, agreed=agreement(np.log(each.p).tolist(), rows, best, share))
 
 
 @st.composite
@@ -42,16 +43,16 @@ def impressions(draw: st.DrawFn) -> list[tuple[oracle.Impression, list[list[str]
 
 
 @given(impressions(), st.sampled_from([1.0, 0.5, 0.1]))
-def test_sums_kept_click_by_click_say_what_the_whole_log_says(
+def test_amounts_kept_click_by_click_say_what_the_whole_log_says(
     log: list[tuple[oracle.Impression, list[list[str]]]], share: float
 ) -> None:
-    sums: Amounts = {cost.LISTS: len(log)}
+    amounts: Amounts = {exploration_cost.LISTS: len(log)}
     for each, parts in log:
         entry, before = logged(each, share), set[str]()
         for part in parts:
-            merge(sums, cost.amounts(entry, before, before | set(part)))
+            merge(amounts, exploration_cost.click_amounts(entry, before, before | set(part)))
             before |= set(part)
-    found = cost.summary(sums)
+    found = exploration_cost.summary(amounts)
     assert found is not None
     best, shown, error = oracle.cost([each for each, _ in log], share)
     assert found["best"] == pytest.approx(best, rel=1e-5)
@@ -72,7 +73,7 @@ def test_the_estimate_is_right_on_the_average_for_readers_who_go_down_the_list()
         for place, document in enumerate(shown, start=1):
             p_click = passed * attraction[document]
             entry = logged(oracle.Impression(list(shown), best, p_places, set()), 1.0)
-            of_shown, of_best = cost.worth(entry, {document})
+            of_shown, of_best = exploration_cost.worth(entry, {document})
             expected["shown"] += p_list * p_click * of_shown
             expected["best"] += p_list * p_click * of_best
             expected["truth"] += (list(shown) == best) * p_click / place
@@ -82,13 +83,13 @@ def test_the_estimate_is_right_on_the_average_for_readers_who_go_down_the_list()
 
 
 def test_lists_without_probabilities_cost_nothing_that_is_known() -> None:
-    assert cost.amounts(impression(), set(), {"a"}) == {}
-    assert cost.summary({}) is None
+    assert exploration_cost.click_amounts(impression(), set(), {"a"}) == {}
+    assert exploration_cost.summary({}) is None
 
 
 def test_a_list_that_never_explores_costs_nothing() -> None:
-    entry = impression(agreed=cost.agreement([0.0] * 4, [0, 1, 2, 3], [0, 1, 2, 3], 1.0))
-    assert [cost.worth(entry, clicks) for clicks in ({"a"}, {"d", "b"}, {"d"}, set())] == [
+    entry = impression(agreed=agreement([0.0] * 4, [0, 1, 2, 3], [0, 1, 2, 3], 1.0))
+    assert [exploration_cost.worth(entry, clicks) for clicks in ({"a"}, {"d", "b"}, {"d"}, set())] == [
         (1, 1),
         (0.5, 0.5),
         (0.25, 0.25),
