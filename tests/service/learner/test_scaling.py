@@ -5,7 +5,7 @@ import pytest
 from helpers import small
 from helpers.service_small import bits, created, lived, must_be_learned_anew, rows, served, spec
 from oracles import scale as oracle
-from perturank.service.log.ids import source_seal
+from perturank.service.log.records import source_seal
 
 from perturank.core import Query
 from perturank.parts.standardised import Scale, Standardised
