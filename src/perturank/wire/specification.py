@@ -55,7 +55,7 @@ def _ranker_of_early_records() -> str:
     return "p2neurrank"
 
 
-class Spec(Fields, frozen=True):
+class SpecRecord(Fields, frozen=True):
     """A model as the log holds it, with every setting that there was when it was made.
 
     Changing what decides learning (ranker, settings, features, places, seed) starts it anew.

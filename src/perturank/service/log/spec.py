@@ -32,7 +32,7 @@ CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of on
 DECIDES_LEARNING = ("n_features", "ranker", "places", "seed")  # and settings and features: see learns_like
 
 
-class Spec(specification.Spec, frozen=True):
+class Spec(specification.SpecRecord, frozen=True):
     """A model as the log holds it, and the ranker that it describes."""
 
     def chosen_settings(self) -> Settings:
