@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from perturank.wire.answers import Ranking
+from perturank.wire.answers import RankedList
 from perturank.wire.requests import Document
 from perturank.wire.specification import Mode
 
@@ -50,6 +50,6 @@ class ShownList:
     @classmethod
     def of(cls, answer: Any) -> ShownList:
         """Return the list that an answer holds."""
-        found = msgspec.convert(answer, Ranking)
+        found = msgspec.convert(answer, RankedList)
         ids, certain = [each.id for each in found.ranking], [each.certain for each in found.ranking]
         return cls(found.impression, ids, certain, found.propensity, found.version)

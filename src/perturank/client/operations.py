@@ -25,7 +25,17 @@ from perturank.wire.answers import (
     Status,
     Versions,
 )
-from perturank.wire.requests import Document, Erase, Explain, Feedback, FeedbackBatch, Pin, Rank, RankBatch, RawRank
+from perturank.wire.requests import (
+    ClickFeedback,
+    Document,
+    Erase,
+    Explain,
+    FeedbackBatch,
+    Pin,
+    Rank,
+    RankBatch,
+    RawRank,
+)
 from perturank.wire.specification import Chance, Exploration, Feature, Mode, Scaling
 
 DEFAULT = "default"
@@ -133,13 +143,13 @@ class Operations:
         self, impression: str, clicks: Sequence[str], *, final: bool = True, model: str = DEFAULT
     ) -> Call[Status]:
         """Return what these clicks did: recorded, known, early or late; answered when that is durable."""
-        body = Feedback(impression, list(clicks), final)
+        body = ClickFeedback(impression, list(clicks), final)
         return Call("POST", of_model(model, "/feedback"), lambda answer: answer["status"], body)
 
     @Operation
     def feedback_batch(self, requests: Sequence[Clicks], *, model: str = DEFAULT) -> Call[list[Outcome]]:
         """Return what the clicks on several lists did, in their order; what is refused does not stop the rest."""
-        body = FeedbackBatch([Feedback(each.impression, list(each.clicks), each.final) for each in requests])
+        body = FeedbackBatch([ClickFeedback(each.impression, list(each.clicks), each.final) for each in requests])
         path = of_model(model, "/feedback/batch")
         return Call("POST", path, lambda answer: answer["answers"], body, is_partial=_some_for_later)
 

@@ -18,7 +18,7 @@ class Ranked(msgspec.Struct, frozen=True):
     certain: bool
 
 
-class Ranking(msgspec.Struct, frozen=True):
+class RankedList(msgspec.Struct, frozen=True):
     """A list to show. Send `impression` back with the clicks."""
 
     impression: str
@@ -27,10 +27,10 @@ class Ranking(msgspec.Struct, frozen=True):
     version: int
 
 
-class Rankings(msgspec.Struct, frozen=True):
+class RankedLists(msgspec.Struct, frozen=True):
     """Answers in the order of the requests."""
 
-    answers: list[Ranking]
+    answers: list[RankedList]
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Described(TypedDict):
     learned: int
     pinned: int | None
     generation: int
-    spec: Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Spec"})]
+    spec: Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/SpecRecord"})]
 
 
 class Models(TypedDict):

@@ -53,7 +53,7 @@ class RawRank(Strict, frozen=True):
     draw: Draw | None = None
 
 
-class Feedback(Strict, frozen=True):
+class ClickFeedback(Strict, frozen=True):
     """Clicks on an impression; parts add up until one is final or the window closes."""
 
     impression: Annotated[str, msgspec.Meta(max_length=100)]
@@ -70,7 +70,7 @@ class RankBatch(Strict, frozen=True):
 class FeedbackBatch(Strict, frozen=True):
     """Several pieces of feedback."""
 
-    requests: list[Feedback]
+    requests: list[ClickFeedback]
 
 
 class Pin(Strict, frozen=True):

@@ -71,7 +71,7 @@ def _scaling_of_early_records() -> Scaling:
     return "none"
 
 
-class Spec(Fields, frozen=True):
+class SpecRecord(Fields, frozen=True):
     """A model as the log holds it, with every setting that there was when it was made.
 
     Changing what decides learning (ranker, settings, features, places, seed) starts it anew.

@@ -5,7 +5,6 @@ import pytest
 from helpers import small
 from helpers.service_small import bits, created, lived, must_be_learned_anew, rows, served, spec
 from oracles import scale as oracle
-from perturank.service.log.records import source_seal
 
 from perturank.core import Query
 from perturank.parts.standardised import Scale, Standardised
@@ -14,7 +13,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.learner.state import MOST_TO_SCALE
 from perturank.service.log import Log, changes, snapshots
-from perturank.service.log.records import RolledBack, Scaled, unpacked
+from perturank.service.log.records import RolledBack, Scaled, source_seal, unpacked
 from perturank.service.settings import Retention
 
 

@@ -11,7 +11,7 @@ from perturank.service.http.decoding import BINARY, FILE
 from perturank.service.http.request import MODEL, PROBLEM
 from perturank.service.http.routes import ROUTES, Events, Route
 from perturank.wire.answers import Problem
-from perturank.wire.specification import Spec
+from perturank.wire.specification import SpecRecord
 
 ALWAYS = (403, 408)  # a page from elsewhere; a request that does not come
 BEHIND_KEYS = (401, 422, 429, 503)
@@ -21,7 +21,7 @@ REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type"
 def document() -> dict[str, Any]:
     """Return the description of every route."""
     kinds = {kind for route in ROUTES for kind in (route.takes, route.gives, route.binary) if has_schema(kind)}
-    ordered = sorted(kinds | {Problem, Spec}, key=lambda kind: kind.__name__)
+    ordered = sorted(kinds | {Problem, SpecRecord}, key=lambda kind: kind.__name__)
     _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     paths: dict[str, Any] = {}
     for route in ROUTES:

@@ -35,8 +35,8 @@ from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.sampling import padded_length, sample_list
 from perturank.service.serving.service import ServedList, Service
 from perturank.service.telemetry.prometheus import Metrics
-from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, Ranking, Rankings
-from perturank.wire.requests import Explain, Feedback, FeedbackBatch, Rank, RankBatch, RawRank
+from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, RankedList, RankedLists
+from perturank.wire.requests import ClickFeedback, Explain, FeedbackBatch, Rank, RankBatch, RawRank
 from perturank.wire.specification import SpecRequest
 
 MOST_COMPILING = 2  # lists at a time; the others then find the program compiled
@@ -71,11 +71,11 @@ class ListEndpoints:
         for each in parsed:
             drawing.append(asyncio.ensure_future(self._ranked(each)))
             await asyncio.sleep(0)  # other requests are answered between two lists
-        return respond(request, Rankings(await asyncio.gather(*drawing)))
+        return respond(request, RankedLists(await asyncio.gather(*drawing)))
 
     async def feedback(self, request: Request) -> Response:
         """Record clicks; answered when they are durable."""
-        said = await decode(request, Feedback)
+        said = await decode(request, ClickFeedback)
         return respond(request, await self._given(request.path_params["model"], said))
 
     async def feedback_batch(self, request: Request) -> Response:
@@ -169,12 +169,12 @@ class ListEndpoints:
             raise Refused("draw is given", "only a model with chance: seeded takes it")
         return ids, features, prior, asks
 
-    async def _ranked(self, parsed: Parsed) -> Ranking:
+    async def _ranked(self, parsed: Parsed) -> RankedList:
         loaded, ids, features, prior, asks = parsed
         self._recent.note(loaded.name, asks.query, ids, features, prior)
         shown = await self._drawn(*parsed)
         documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
-        return Ranking(shown.impression, documents, shown.propensity, shown.version)
+        return RankedList(shown.impression, documents, shown.propensity, shown.version)
 
     async def _drawn(
         self, loaded: LoadedModel, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
@@ -191,7 +191,7 @@ class ListEndpoints:
         self._service.models.note_compiled(loaded, length)
         return await asyncio.wrap_future(future)
 
-    async def _given(self, model: str, said: Feedback) -> Given:
+    async def _given(self, model: str, said: ClickFeedback) -> Given:
         await find_model(self._service, model)
         status = await asyncio.wrap_future(self._service.feedback(model, said.impression, said.clicks, said.final))
         self._metrics.note_feedback(model, status)

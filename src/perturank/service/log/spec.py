@@ -41,7 +41,7 @@ DECIDES_LEARNING = (
 )  # and settings and features: see learns_like
 
 
-class Spec(specification.Spec, frozen=True):
+class Spec(specification.SpecRecord, frozen=True):
     """A model as the log holds it, and the ranker that it describes."""
 
     def chosen_settings(self) -> Settings:
