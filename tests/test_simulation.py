@@ -93,6 +93,44 @@ def test_a_run_that_was_interrupted_ends_like_one_that_was_not(name: str, tmp_pa
     must_be_the_same(simulate(plan(name), checkpoint=file), whole(name))
 
 
+def other_numbers(name: str, factor: float) -> Plan:
+    """Return the plan with other values for all numbers of the settings."""
+    own = small.settings(name)
+    return plan(name, settings=own.changed(**{k: factor * v for k, v in own.as_dict().items() if type(v) is float}))
+
+
+@pytest.mark.as_shipped
+@pytest.mark.parametrize("name", [*KINDS, "olranknet-diag", "dbgd-linear", "epsilon-greedy-linear"])
+def test_other_numbers_are_other_runs_and_compile_nothing(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    first = whole(name)
+    with jax.log_compiles():
+        other = simulate(other_numbers(name, 0.75))
+    assert [record.message for record in caplog.records if record.message.startswith("Compiling")] == []
+    assert not small.same_bits(other.ranker, first.ranker)
+    assert other.ranker.settings == other_numbers(name, 0.75).settings
+
+
+def test_a_setting_of_0_and_a_whole_number_are_compiled_in(caplog: pytest.LogCaptureFixture) -> None:
+    whole("p2linrank")
+    for changes in ({"noise_std": 0.0}, {"n_rankers": 3}):
+        caplog.clear()
+        with jax.log_compiles():
+            simulate(plan("p2linrank", settings=small.settings("p2linrank", **changes), rounds=10, evaluate_at=()))
+        assert any(record.message.startswith("Compiling") for record in caplog.records)
+
+
+@pytest.mark.long
+def test_many_settings_leave_no_memory_maps_behind(is_long: bool) -> None:
+    def n_maps() -> int:
+        return Path("/proc/self/maps").read_text().count("\n")
+
+    whole("pairrank")
+    before = n_maps()
+    for i in range(60 if is_long else 5):
+        simulate(other_numbers("pairrank", 0.5 + i / 200))
+    assert n_maps() < before + 100
+
+
 @cache
 def streamed() -> Fold:
     """Return a stream of 40 new queries behind a head of four."""

@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from perturank.errors import BadInput, unknown
 
@@ -37,12 +37,19 @@ def hyper(default: Any, doc: str, symbol: str = "", limit: Limit | None = None) 
     return dataclasses.field(default=default, metadata={"doc": doc, "symbol": symbol, "limit": limit})
 
 
+def is_zero(value: Any) -> bool:
+    """Return whether a number of the settings is 0, which switches something off: no array is (see `traced`)."""
+    return isinstance(value, int | float) and value == 0
+
+
 @dataclass(frozen=True)
 class Settings:
     """Base of all settings: checks every field's type and limit when it is made.
 
     A field's own default says what rankers did before there was such a field: see `recorded`.
     """
+
+    arrays: ClassVar[tuple[str, ...]] = ()  # fields that hold arrays instead of numbers: see `traced`
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
@@ -65,6 +72,22 @@ class Settings:
         """Return these settings with some changed, given as text (`--set widths=100,100`)."""
         hints = typing.get_type_hints(type(self))
         return self.changed(**{k: _parsed(k, v, hints[k]) if k in hints else v for k, v in texts.items()})
+
+    def traced(self, as_array: Callable[[float], Any]) -> Self:
+        """Return these settings with arrays for numbers, so that one compiled program serves all their values.
+
+        A 0 stays a number: what it switches off is not compiled. Whole numbers stay too: they decide shapes.
+        """
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        numbers = {k: as_array(v) for k, v in values.items() if isinstance(v, float) and not is_zero(v)}
+        return self.with_arrays(values | numbers, tuple(numbers))
+
+    @classmethod
+    def with_arrays(cls, values: Mapping[str, Any], arrays: tuple[str, ...]) -> Self:
+        """Return settings of these values, unchecked; the fields in `arrays` hold arrays."""
+        made = object.__new__(cls)
+        made.__dict__.update(values, arrays=arrays)
+        return made
 
     @classmethod
     def recorded(cls, values: Mapping[str, Any]) -> Self:

@@ -42,7 +42,7 @@ class HistoryRanker(eqx.Module):
     keeps_limits: ClassVar[Literal[True]] = True
     learning_only: ClassVar[tuple[str, ...]] = ("history",)
 
-    settings: HistorySettings = eqx.field(static=True)
+    settings: HistorySettings
     history: History
 
     @property

@@ -40,7 +40,7 @@ class NeuralDuellingSettings(DuellingSettings):
 class Duelling(eqx.Module):
     """Interleaves its list with those of random neighbours and moves towards those that get more clicks."""
 
-    settings: DuellingSettings = eqx.field(static=True)
+    settings: DuellingSettings
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
 

@@ -38,7 +38,7 @@ class EpsilonGreedy(eqx.Module):
     """Shows the best list but for random places, and takes one logistic gradient step on each list's pairs."""
 
     keeps_limits: ClassVar[Literal[True]] = True
-    settings: EpsilonGreedySettings = eqx.field(static=True)
+    settings: EpsilonGreedySettings
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
 

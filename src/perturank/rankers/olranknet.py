@@ -46,7 +46,7 @@ class OlRankNetSettings(HistorySettings):
 class OlRankNet(HistoryRanker):
     """One network; an order is certain outside its confidence width in the space of gradients (lemma_CI)."""
 
-    settings: OlRankNetSettings = eqx.field(static=True)
+    settings: OlRankNetSettings
     theta: scoring.Scorer
     theta_0: scoring.Scorer
     optimiser: Any
@@ -80,15 +80,15 @@ class OlRankNet(HistoryRanker):
     def alpha(self) -> Array:
         """Return α: as set, or α_t of lemma:cb."""
         s = self.settings
-        if s.alpha != "lemma":
+        if not isinstance(s.alpha, str):  # lemma
             return jnp.asarray(s.alpha)
         n = scoring.n_parameters(self.theta)
-        return certainty.exploration_factor(self.covariance.log_det, n, s.delta, s.noise_bound)
+        return certainty.exploration_factor(self.covariance.log_det_ratio(s.l2), n, s.delta, s.noise_bound)
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
         g = self.gradients(query.features)
-        kernel = self.covariance.kernel(g, inner(g, g), query.mask)
+        kernel = self.covariance.kernel(g, inner(g, g), query.mask, self.settings.l2)
         return certainty.confident(self.score(query), self.alpha() * certainty.distances(kernel), query.mask)
 
     def certain_before(self, query: Query, k: int) -> Array:
@@ -98,11 +98,11 @@ class OlRankNet(HistoryRanker):
         """
         g, scores, alpha = self.gradients(query.features), self.score(query), self.alpha()
         products = inner(g, g)
-        widest = certainty.distances(self.covariance.bound(g, products))
+        widest = certainty.distances(self.covariance.bound(g, products, self.settings.l2))
         sure = certainty.confident(scores, alpha * widest, query.mask)
         doubtful = certainty.doubtful(scores, sure, query.mask, k)
         needed = jnp.any(doubtful, axis=0) | jnp.any(doubtful, axis=1)
-        kernel = self.covariance.kernel(g, products, needed)
+        kernel = self.covariance.kernel(g, products, needed, self.settings.l2)
         return sure | doubtful & certainty.confident(scores, alpha * certainty.distances(kernel), query.mask)
 
     @eqx.filter_jit
@@ -141,7 +141,8 @@ class OlRankNet(HistoryRanker):
             each, lots = batches.at(seen, i), jax.random.split(keys[i], 3)
             told = pairs(each, lots[0])
             news = jnp.where(newest[i] < history.weight.shape[0], told.weight, 0.0)
-            return covariance.widened(self.gradients(each.shown.features), Pairs(told.winner, told.loser, news))
+            gradients = self.gradients(each.shown.features)
+            return covariance.widened(gradients, Pairs(told.winner, told.loser, news), s.l2)
 
         covariance = batches.folded(widen, batches.size(seen), n, self.covariance)
         return OlRankNet(s, history, theta, self.theta_0, optimiser, covariance)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,7 +57,7 @@ Remembered = tuple[History, Array | None, Array, Array]  # with gram, pull, and 
 class P2LinRank(P2Rank):
     """P² with N linear rankers, each fitted to the whole history every round."""
 
-    settings: P2LinSettings = eqx.field(static=True)
+    settings: P2LinSettings
     theta: Array  # [d, N]
     pull: Array  # u, the noise on all pairs and on the regulariser, [d, N]
     gram: Array | None  # Σ w x xᵀ over all pairs, [d, d]; None for many features
@@ -68,7 +67,7 @@ class P2LinRank(P2Rank):
     def start(cls, settings: P2LinSettings, n_features: int, key: Key) -> P2LinRank:
         """Return N rankers at 0: nothing is certain before the first click."""
         shape = n_features, settings.n_rankers
-        pull = math.sqrt(settings.l2) * settings.noise_std * jax.random.normal(key, shape)
+        pull = settings.l2**0.5 * settings.noise_std * jax.random.normal(key, shape)
         gram, hessian = linear_fit.unknown(n_features)
         return cls(settings, History.empty(n_features, memory=settings.memory), jnp.zeros(shape), pull, gram, hessian)
 
@@ -139,7 +138,7 @@ class P2LinRank(P2Rank):
 class P2NeurRank(P2Rank):
     """P² with N networks, each taking a few Adam steps a round from where it was."""
 
-    settings: P2NeurSettings = eqx.field(static=True)
+    settings: P2NeurSettings
     theta: scoring.Scorer
     theta_0: scoring.Scorer
     optimiser: Any

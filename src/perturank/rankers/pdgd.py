@@ -38,7 +38,7 @@ class PDGD(eqx.Module):
     """A Plackett–Luce ranker that ascends an unbiased estimate of the preference gradient."""
 
     keeps_limits: ClassVar[Literal[True]] = True
-    settings: PDGDSettings = eqx.field(static=True)
+    settings: PDGDSettings
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
     rate: Array

@@ -23,7 +23,7 @@ class Random(eqx.Module):
     """Shows uniformly random lists and learns nothing; with a prior it scores by the prior alone."""
 
     keeps_limits: ClassVar[Literal[True]] = True
-    settings: RandomSettings = eqx.field(static=True)
+    settings: RandomSettings
     n_features: int = eqx.field(static=True)
 
     @classmethod
