@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small
+from helpers import scorers, small
 from oracles import metrics as oracle
 
 from perturank import catalogue, datasets, simulation, storage
@@ -290,10 +290,12 @@ def test_a_stream_that_is_too_short_is_refused() -> None:
         plan("pdgd-linear", fold=streamed(), rounds=41)
 
 
-@pytest.mark.parametrize("name", ["p2linrank", "pdgd-linear"])
-def test_the_compiled_loop_is_the_plain_loop_over_the_public_methods(name: str) -> None:
-    data, keys = small.fold().train, streams(3)
-    ranker: Any = catalogue.published(name).make(5, keys[START], small.settings(name))
+@pytest.mark.parametrize(
+    "name, changes", [("p2linrank", {}), ("pdgd-linear", {}), ("pdgd-neural", {"scorer": scorers.ATTENTION})]
+)
+def test_the_compiled_loop_is_the_plain_loop_over_the_public_methods(name: str, changes: dict[str, Any]) -> None:
+    data, keys, settings = small.fold().train, streams(3), small.settings(name, **changes)
+    ranker: Any = catalogue.published(name).make(5, keys[START], settings)
     click = eqx.filter_jit(type(small.PERFECT).click)
     ndcgs, regrets = [], []
     for t in range(1, 31):
@@ -308,7 +310,7 @@ def test_the_compiled_loop_is_the_plain_loop_over_the_public_methods(name: str) 
         padded = jnp.asarray(np.pad(labels, (0, 16 - len(labels))), jnp.int32)
         clicks = click(small.PERFECT, padded[ranking.order], query.mask[ranking.order], of[USERS])
         ranker = ranker.learn(Interaction.observed(query, ranking, clicks), of[LEARNING])
-    run = simulate(plan(name, rounds=30, evaluate_at=()))
+    run = simulate(plan(name, settings=settings, rounds=30, evaluate_at=()))
     np.testing.assert_allclose(run.ndcgs, ndcgs, rtol=1e-5)
     (end,) = run.checkpoints
     assert end.regret == pytest.approx(sum(regrets))

@@ -224,6 +224,18 @@ class Ranker(Protocol):
 
 
 @runtime_checkable
+class RowWise(Protocol):
+    """A ranker that can say whether a document's score depends on its own features and prior alone.
+
+    Rows of many queries are then scored together. A ranker that does not say so is given one query at a time.
+    """
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Whether what else is in the list changes no score."""
+
+
+@runtime_checkable
 class CertainOrders(Protocol):
     """A ranker that can say which of its orders are certain."""
 

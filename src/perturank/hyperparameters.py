@@ -29,6 +29,7 @@ PROBABILITY = Limit(lambda v: 0 <= v <= 1, "must be between 0 and 1")
 SHARE = Limit(lambda v: 0 < v <= 1, "must be above 0 and at most 1")
 AT_LEAST_ONE = Limit(lambda v: v >= 1, "must be 1 or more")
 EVEN = Limit(lambda v: v >= 2 and v % 2 == 0, "must be an even number, 2 or more")
+NEWER = {"scorer": "network"}  # fields that stored runs lack, and what they stand for there
 WIDTHS = Limit(lambda v: len(v) >= 1 and all(w >= 1 for w in v), "must be one or more widths of 1 or more")
 
 
@@ -73,6 +74,10 @@ class Settings:
         hints = typing.get_type_hints(type(self))
         return self.changed(**{k: _parsed(k, v, hints[k]) if k in hints else v for k, v in texts.items()})
 
+    def identity(self) -> dict[str, Any]:
+        """Return plain values that name a run: see `without_newer`."""
+        return without_newer(self.as_dict())
+
     def traced(self, as_array: Callable[[float], Any]) -> Self:
         """Return these settings with arrays for numbers, so that one compiled program serves all their values.
 
@@ -100,6 +105,11 @@ class Settings:
             field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
             for field in dataclasses.fields(self)
         }
+
+
+def without_newer(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return these settings without newer fields that stand at what earlier runs did: such runs keep their names."""
+    return {name: value for name, value in values.items() if name not in NEWER or value != NEWER[name]}
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

@@ -370,7 +370,7 @@ def identity(plan: Plan) -> dict[str, Any]:
     data = plan.fold.train
     return {
         "ranker": plan.ranker,
-        "settings": plan.settings.as_dict(),
+        "settings": plan.settings.identity(),
         "clicks": plan.user.spec,
         "data": f"{plan.fold.name} fold {plan.fold.fold}: {fingerprint(data)}",
         "seed": plan.seed,

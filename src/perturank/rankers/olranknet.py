@@ -39,6 +39,7 @@ class OlRankNetSettings(HistorySettings):
     budget: int | None = hyper(
         256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE
     )
+    scorer: str = hyper(scoring.NETWORK, scoring.SCORER)
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
     noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
 
@@ -54,15 +55,19 @@ class OlRankNet(HistoryRanker):
 
     @classmethod
     def start(cls, settings: OlRankNetSettings, n_features: int, key: Key) -> OlRankNet:
-        """Return a network at θ₀, whose scores are all 0."""
-        net = scoring.network(n_features, settings.widths, key, settings.start)
-        theta = jax.tree.map(lambda leaf: leaf[None], net)
+        """Return a network, or a scorer of your own, at θ₀; all scores are 0, less those of θ₀ if need be."""
+
+        def network(k: Key) -> scoring.Network:
+            return scoring.network(n_features, settings.widths, k, settings.start)
+
+        net = scoring.row_scorer(settings.scorer, n_features, key, network)
+        theta = scoring.map_arrays(lambda array: array[None], net)
         form = Full if settings.covariance == "full" else Diagonal
         return cls(
             settings,
             History.empty(n_features),
             theta,
-            jax.tree.map(jnp.copy, theta),
+            scoring.map_arrays(jnp.copy, theta),
             network_fit(settings).optimiser(theta),
             form.start(tangents(net, jnp.zeros((1, n_features))), settings.l2),
         )
@@ -74,7 +79,7 @@ class OlRankNet(HistoryRanker):
 
     def gradients(self, features: Array) -> Tangents:
         """Return g(x; θ)/√m."""
-        net = jax.tree.map(lambda leaf: leaf[0], self.theta)
+        net = scoring.map_arrays(lambda array: array[0], self.theta)
         return tangents(net, features).scaled(self.settings.widths[-1] ** -0.5)
 
     def alpha(self) -> Array:
@@ -150,7 +155,8 @@ class OlRankNet(HistoryRanker):
 
 def network_fit(s: OlRankNetSettings) -> NetworkFit:
     """Return how the network of these settings is fitted (eq:loss)."""
-    return NetworkFit(s.learning_rate, s.n_steps, s.budget, s.widths[-1] * s.l2, s.start == "centred")
+    centred = s.start == "centred" or s.scorer != scoring.NETWORK
+    return NetworkFit(s.learning_rate, s.n_steps, s.budget, s.widths[-1] * s.l2, centred)
 
 
 PUBLISHED = [
