@@ -57,7 +57,7 @@ def round_seen(world: World, ranker: OlRankNet, t: Array) -> Interaction:
 def own_distances(ranker: OlRankNet, features: Array, mask: Array) -> tuple[Array, Array]:
     """Return ‖g_i - g_j‖ under the ranker's own A⁻¹ [V, V], and the gradients written out [V, n]."""
     g = ranker.gradients(features)
-    return certainty.distances(ranker.covariance.kernel(g, inner(g, g), mask)), g.explicit()
+    return certainty.distances(ranker.covariance.kernel(g, inner(g, g), mask, ranker.settings.l2)), g.explicit()
 
 
 def main(n_rounds: int = 5000, width: int = 16) -> None:

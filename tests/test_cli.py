@@ -229,6 +229,22 @@ def test_a_ranker_of_ones_own_is_checked(tally: Path) -> None:
     assert re.search(r"AttributeError: .*prefer.* \(.*my_fault.py:\d+\)", " ".join(faulty.stdout.split()))
 
 
+def test_a_contract_that_does_not_apply_is_said_not_to(tally: Path) -> None:
+    found = json.loads(run("check", "random", "--json").stdout)
+    assert found["does_not_apply"]["it learns an easy problem from perfect users"] == "the ranker has no settings"
+    assert not found["contracts"].keys() & found["does_not_apply"].keys()
+
+
+@pytest.mark.parametrize("name", ["my_tally", "my_tally.py", "my_tally.py:tally"])
+def test_a_module_alone_is_no_ranker_and_the_error_says_how_one_is_named(tally: Path, name: str) -> None:
+    must_be_refused(run("check", name), "my_tally:NAME")
+
+
+def test_a_ranker_without_a_network_takes_no_scorer(small: str) -> None:
+    refused = run("simulate", "--ranker", "pairrank", "--data", small, "--scorer", "helpers.scorers:Attention")
+    must_be_refused(refused, "pairrank takes no scorer", "pdgd-neural")
+
+
 def test_a_ranker_of_ones_own_runs_in_worker_processes(tally: Path, small: str) -> None:
     words = ["simulate", "--ranker", "my_tally:tally", "--rounds", "20", "--data", small, "--json"]
     process = started(*words, "--seeds", "2", "--jobs", "2")

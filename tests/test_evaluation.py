@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small
+from helpers import scorers, small
 from oracles import orders as oracle
 
-from perturank.core import CertainOrders
+from perturank import metrics
+from perturank.core import CertainOrders, Query
 from perturank.evaluation import LONGEST_ORDERED, N_ORDER_QUERIES, Exam, OrderExam
 from perturank.orders import NO_DOCUMENT
 
@@ -46,6 +50,30 @@ def test_long_lists_are_cut_and_short_ones_padded_to_one_shape() -> None:
     lengths = {int(n) for n in np.sum(exam.grades != NO_DOCUMENT, axis=1)}
     assert lengths == {3, LONGEST_ORDERED}
     assert np.array_equal(np.asarray(exam.queries.mask), exam.grades != NO_DOCUMENT)
+
+
+def test_a_scorer_of_whole_lists_is_evaluated_query_by_query() -> None:
+    data = small.easy(30, (1, 3, 17, 40), seed=4)
+    ranker = small.ranker("pdgd-neural", scorer=scorers.ATTENTION)
+    assert not ranker.is_row_wise
+    expected = np.concatenate(
+        [scorers.attention_scores(ranker.theta, np.asarray(data.query(i)[0])) for i in range(data.n_queries)]
+    )
+    exam = Exam.of(data, 0)
+    np.testing.assert_allclose(exam.scores(ranker), expected, rtol=1e-4, atol=1e-5)
+    assert exam.ndcg(ranker, 4) == pytest.approx(metrics.mean_ndcg(expected, data.labels, data.offsets, k=4), abs=1e-6)
+
+
+def test_a_ranker_that_does_not_say_it_is_row_wise_is_given_one_query_at_a_time() -> None:
+    class Centred(eqx.Module):
+        def score(self, query: Query) -> Any:
+            n = jnp.sum(query.mask)
+            return query.features[:, 0] - jnp.sum(jnp.where(query.mask, query.features[:, 0], 0.0)) / n
+
+    data, ranker = small.easy(9, (3, 20), seed=4), Centred()
+    first = [np.asarray(data.query(i)[0])[:, 0] for i in range(9)]
+    expected = np.concatenate([x - x.mean() for x in first])
+    np.testing.assert_allclose(Exam.of(data, 0).scores(ranker), expected, atol=1e-6)  # type: ignore[arg-type]
 
 
 def test_a_ranker_that_scores_all_alike_reaches_a_random_rankers_ndcg_in_the_mean() -> None:

@@ -7,7 +7,17 @@ from typing import Any, Literal
 import pytest
 
 from perturank.errors import BadInput
-from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, PROBABILITY, SHARE, WIDTHS, Settings, hyper
+from perturank.hyperparameters import (
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    SHARE,
+    WIDTHS,
+    Settings,
+    hyper,
+    is_zero,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,16 @@ def test_settings_are_frozen_and_change_by_copy() -> None:
     assert hash(changed) == hash(Everything(count=5, widths=(2, 2), rate=1.0))
     with pytest.raises(FrozenInstanceError):
         settings.count = 4  # type: ignore[misc]
+
+
+def test_numbers_may_be_arrays_but_zeros_and_whole_numbers_stay() -> None:
+    traced = Everything(alpha=0.25).traced(lambda number: [number])
+    assert traced.arrays == ("rate", "chance", "share", "alpha")
+    values: list[Any] = [traced.rate, traced.alpha, traced.noise, traced.count]
+    assert values == [[0.1], [0.25], 0.0, 3]
+    assert [is_zero(value) for value in (traced.noise, traced.rate, 0, 1.0)] == [True, False, True, False]
+    assert Everything().traced(str).alpha == "lemma"
+    assert Everything(rate=0.2).traced(lambda _: None) == Everything(rate=0.3).traced(lambda _: None)
 
 
 def test_settings_are_the_same_after_json_and_after_text() -> None:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small
+from helpers import scorers, small
 from oracles import metrics as oracle
 
 from perturank import catalogue, datasets, simulation, storage
@@ -91,6 +91,44 @@ def test_a_run_that_was_interrupted_ends_like_one_that_was_not(name: str, tmp_pa
     must_be_the_same(simulate(plan(name), checkpoint=file, on_progress=resumed.append), whole(name))
     assert sum(resumed) == ROUNDS - sum(done)
     must_be_the_same(simulate(plan(name), checkpoint=file), whole(name))
+
+
+def other_numbers(name: str, factor: float) -> Plan:
+    """Return the plan with other values for all numbers of the settings."""
+    own = small.settings(name)
+    return plan(name, settings=own.changed(**{k: factor * v for k, v in own.as_dict().items() if type(v) is float}))
+
+
+@pytest.mark.as_shipped
+@pytest.mark.parametrize("name", [*KINDS, "olranknet-diag", "dbgd-linear", "epsilon-greedy-linear"])
+def test_other_numbers_are_other_runs_and_compile_nothing(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    first = whole(name)
+    with jax.log_compiles():
+        other = simulate(other_numbers(name, 0.75))
+    assert [record.message for record in caplog.records if record.message.startswith("Compiling")] == []
+    assert not small.same_bits(other.ranker, first.ranker)
+    assert other.ranker.settings == other_numbers(name, 0.75).settings
+
+
+def test_a_setting_of_0_and_a_whole_number_are_compiled_in(caplog: pytest.LogCaptureFixture) -> None:
+    whole("p2linrank")
+    for changes in ({"noise_std": 0.0}, {"n_rankers": 3}):
+        caplog.clear()
+        with jax.log_compiles():
+            simulate(plan("p2linrank", settings=small.settings("p2linrank", **changes), rounds=10, evaluate_at=()))
+        assert any(record.message.startswith("Compiling") for record in caplog.records)
+
+
+@pytest.mark.long
+def test_many_settings_leave_no_memory_maps_behind(is_long: bool) -> None:
+    def n_maps() -> int:
+        return Path("/proc/self/maps").read_text().count("\n")
+
+    whole("pairrank")
+    before = n_maps()
+    for i in range(60 if is_long else 5):
+        simulate(other_numbers("pairrank", 0.5 + i / 200))
+    assert n_maps() < before + 100
 
 
 @cache
@@ -252,10 +290,12 @@ def test_a_stream_that_is_too_short_is_refused() -> None:
         plan("pdgd-linear", fold=streamed(), rounds=41)
 
 
-@pytest.mark.parametrize("name", ["p2linrank", "pdgd-linear"])
-def test_the_compiled_loop_is_the_plain_loop_over_the_public_methods(name: str) -> None:
-    data, keys = small.fold().train, streams(3)
-    ranker: Any = catalogue.published(name).make(5, keys[START], small.settings(name))
+@pytest.mark.parametrize(
+    "name, changes", [("p2linrank", {}), ("pdgd-linear", {}), ("pdgd-neural", {"scorer": scorers.ATTENTION})]
+)
+def test_the_compiled_loop_is_the_plain_loop_over_the_public_methods(name: str, changes: dict[str, Any]) -> None:
+    data, keys, settings = small.fold().train, streams(3), small.settings(name, **changes)
+    ranker: Any = catalogue.published(name).make(5, keys[START], settings)
     click = eqx.filter_jit(type(small.PERFECT).click)
     ndcgs, regrets = [], []
     for t in range(1, 31):
@@ -270,7 +310,7 @@ def test_the_compiled_loop_is_the_plain_loop_over_the_public_methods(name: str) 
         padded = jnp.asarray(np.pad(labels, (0, 16 - len(labels))), jnp.int32)
         clicks = click(small.PERFECT, padded[ranking.order], query.mask[ranking.order], of[USERS])
         ranker = ranker.learn(Interaction.observed(query, ranking, clicks), of[LEARNING])
-    run = simulate(plan(name, rounds=30, evaluate_at=()))
+    run = simulate(plan(name, settings=settings, rounds=30, evaluate_at=()))
     np.testing.assert_allclose(run.ndcgs, ndcgs, rtol=1e-5)
     (end,) = run.checkpoints
     assert end.regret == pytest.approx(sum(regrets))

@@ -21,6 +21,8 @@ import jax
 from perturank import rankers as folder
 from perturank.core import Ranker
 from perturank.errors import BadInput, unknown
+from perturank.hyperparameters import Settings
+from perturank.parts.scoring import NETWORK
 from perturank.publishing import Published
 
 GROUP = "perturank.rankers"  # of entry points: each names a module with a list PUBLISHED
@@ -59,9 +61,12 @@ def load_published(name: str, *, imports: bool = True) -> Published:
     With `imports` false the module must have been imported before: a name that was read from a file loads no code.
     """
     if ":" not in name:
+        if imports and name not in rankers():
+            own = f"a ranker of your own is named by its module: {name.removesuffix('.py')}:NAME"
+            raise BadInput(str(unknown("ranker", name, rankers())), own)
         return published(name)
     module_name, _, wanted = name.partition(":")
-    module = _import(module_name) if imports else sys.modules.get(module_name)
+    module = import_module(module_name) if imports else sys.modules.get(module_name)
     if module is None:
         raise BadInput(f"the ranker {name!r} lies in a module that is not imported", f"import {module_name} first")
     found = {each.name: each for each in published_in(module)}
@@ -73,7 +78,14 @@ def load_published(name: str, *, imports: bool = True) -> Published:
     return replace(entry, name=name)
 
 
-def _import(name: str) -> ModuleType:
+def import_scorer(settings: Settings) -> None:
+    """Import the module of the scorer `module:NAME` that these settings name, if they do."""
+    name = settings.as_dict().get("scorer")
+    if isinstance(name, str) and name != NETWORK:
+        import_module(name.partition(":")[0])
+
+
+def import_module(name: str) -> ModuleType:
     """Return the module; the working directory is searched last, so that nothing there replaces what is installed."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
@@ -84,6 +96,8 @@ def _import(name: str) -> ModuleType:
             raise  # the module is there, and lacks another
     except (ValueError, TypeError):  # an empty or relative name
         pass
+    if name.endswith(".py"):
+        raise BadInput(f"{name!r} is the name of a file", f"name the module: {name.removesuffix('.py')}:NAME")
     raise BadInput(
         f"no module {name!r}, neither among the installed packages nor in {os.getcwd()}",
         "install its package, or run the command in its folder",
@@ -96,4 +110,6 @@ def make(name: str, n_features: int, *, seed: int = 0, **settings: object) -> Ra
     >>> ranker = make("pdgd-linear", n_features=3, learning_rate=0.05)
     """
     entry = load_published(name)
-    return entry.make(n_features, jax.random.key(seed), entry.settings.changed(**settings))
+    chosen = entry.settings.changed(**settings)
+    import_scorer(chosen)
+    return entry.make(n_features, jax.random.key(seed), chosen)

@@ -6,8 +6,10 @@ served over HTTP, replayed from a log and stored in a file.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -276,6 +278,18 @@ class Ranker(Protocol):
 
 
 @runtime_checkable
+class RowWise(Protocol):
+    """A ranker that can say whether a document's score depends on its own features and prior alone.
+
+    Rows of many queries are then scored together. A ranker that does not say so is given one query at a time.
+    """
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Whether what else is in the list changes no score."""
+
+
+@runtime_checkable
 class CertainOrders(Protocol):
     """A ranker that can say which of its orders are certain."""
 
@@ -347,6 +361,54 @@ class LinearWidths(Protocol):
 
 
 R = TypeVar("R", bound=Ranker)
+
+
+@cache
+def register_settings(kind: type) -> None:
+    """Make a class of settings part of its rankers' pytrees: its arrays are leaves, all else is static."""
+    assert issubclass(kind, Settings)
+    names = [field.name for field in dataclasses.fields(kind)]
+
+    def flatten(settings: Settings) -> tuple[list[tuple[Any, Any]], tuple[tuple[str, ...], tuple[Any, ...]]]:
+        arrays = settings.arrays
+        leaves = [(jax.tree_util.GetAttrKey(name), getattr(settings, name)) for name in arrays]
+        return leaves, (arrays, tuple(getattr(settings, name) for name in names if name not in arrays))
+
+    def unflatten(static: tuple[tuple[str, ...], tuple[Any, ...]], leaves: Iterable[Any]) -> Settings:
+        arrays, others = static
+        rest = [name for name in names if name not in arrays]
+        return kind.with_arrays(dict(zip((*rest, *arrays), (*others, *leaves), strict=True)), arrays)
+
+    jax.tree_util.register_pytree_with_keys(kind, flatten, unflatten)
+
+
+def traces_settings(kind: Any) -> bool:
+    """Return whether a ranker's numbers may be arrays: its field `settings` is not static."""
+    if not dataclasses.is_dataclass(kind):
+        return False
+    return any(field.name == "settings" and not field.metadata.get("static") for field in dataclasses.fields(kind))
+
+
+def traced_settings(settings: Settings) -> Settings:
+    """Return the settings with an array for every number but 0."""
+    return settings.traced(lambda number: jnp.asarray(number, jnp.float32))
+
+
+def traced(ranker: R) -> R:
+    """Return the ranker with arrays for the numbers of its settings: programs compiled for it serve all their values.
+
+    Settings in a static field stay compiled in.
+    """
+    return with_settings(ranker, traced_settings(ranker.settings)) if traces_settings(type(ranker)) else ranker
+
+
+def with_settings(ranker: R, settings: Settings) -> R:
+    """Return the ranker with these settings in place of its own, unless they are static."""
+
+    def is_settings(node: Any) -> bool:
+        return isinstance(node, Settings)
+
+    return jax.tree.map(lambda node: settings if is_settings(node) else node, ranker, is_leaf=is_settings)
 
 
 def with_room(ranker: R, n_rounds: int, k: int) -> R:

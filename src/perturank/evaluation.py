@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank import metrics
-from perturank.core import Array, CertainOrders, LinearWidths, Query, Ranker, bucket
+from perturank.core import Array, CertainOrders, LinearWidths, Query, Ranker, RowWise, bucket
 from perturank.datasets import Dataset
 from perturank.orders import NO_DOCUMENT, Orders
 
@@ -23,34 +23,69 @@ LONGEST_ORDERED = 32  # documents: longer lists are cut to as many, evenly space
 
 @dataclass(frozen=True)
 class Exam:
-    """Held-out queries, ready to be scored: rows in equal slices, so that one shape is compiled."""
+    """Held-out queries to be scored; the seed breaks ties of scores.
 
-    slices: tuple[Query, ...]
-    labels: np.ndarray
-    offsets: np.ndarray
+    A row-wise ranker scores rows in equal slices, so that one shape is compiled; any other scores query by query.
+    """
+
+    data: Dataset
     seed: int
 
     @classmethod
     def of(cls, data: Dataset, seed: int) -> Exam:
-        """Return the exam on this data set; the seed breaks ties of scores."""
-        n = data.n_documents
-        size = min(ROWS_AT_ONCE, bucket(n))
-        return cls(tuple(_slices(data, size)), np.asarray(data.labels), np.asarray(data.offsets), seed)
+        """Return the exam on this data set."""
+        return cls(data, seed)
 
     def ndcg(self, ranker: Ranker, k: int) -> float:
         """Return the mean NDCG@k of the ranker's best estimate."""
-        scores = np.concatenate([np.asarray(ranker.score(rows)) for rows in self.slices])[: len(self.labels)]
-        return float(metrics.mean_ndcg(scores, self.labels, self.offsets, k=k, seed=self.seed))
+        labels, offsets = np.asarray(self.data.labels), np.asarray(self.data.offsets)
+        return float(metrics.mean_ndcg(self.scores(ranker), labels, offsets, k=k, seed=self.seed))
+
+    def scores(self, ranker: Ranker) -> np.ndarray:
+        """Return the ranker's best estimate of every document's score; [n]."""
+        n = self.data.n_documents
+        if isinstance(ranker, RowWise) and ranker.is_row_wise:
+            return np.concatenate([np.asarray(ranker.score(rows)) for rows in self._slices])[:n]
+        found = np.zeros(n, np.float32)
+        for queries, rows in self._queries:
+            found[rows] = np.asarray(_query_scores(ranker, queries))[np.asarray(queries.mask)]
+        return found
 
     def random_ndcg(self, k: int) -> float:
         """Return the expected NDCG@k of a random order: a ranker below it has collapsed."""
-        return metrics.random_ndcg(self.labels, self.offsets, k=k)
+        return metrics.random_ndcg(np.asarray(self.data.labels), np.asarray(self.data.offsets), k=k)
+
+    @cached_property
+    def _slices(self) -> list[Query]:
+        """All rows, whatever their queries."""
+        n = self.data.n_documents
+        size = min(ROWS_AT_ONCE, bucket(n))
+        starts = range(0, n, size)
+        return [plain_query(np.asarray(self.data.features[i : i + size], np.float32), size) for i in starts]
+
+    @cached_property
+    def _queries(self) -> list[tuple[Query, np.ndarray]]:
+        """Queries of one padded length, stacked [q, V, …], and the rows of their documents, for each length."""
+        sizes = np.array([bucket(int(n)) for n in self.data.lengths])
+        rows_of = np.repeat(sizes, np.asarray(self.data.lengths))
+        return [
+            (_stacked(self.data, sizes == size, int(size)), np.flatnonzero(rows_of == size))
+            for size in np.unique(sizes)
+        ]
 
 
-def _slices(data: Dataset, size: int) -> Iterator[Query]:
-    for start in range(0, data.n_documents, size):
-        rows = np.asarray(data.features[start : start + size], np.float32)
-        yield plain_query(rows, size)
+def _stacked(data: Dataset, chosen: np.ndarray, size: int) -> Query:
+    """Return the chosen queries [Q], padded to this size, as one; every array has an axis more."""
+    mask = np.arange(size) < np.asarray(data.lengths)[chosen][:, None]
+    features = np.zeros((*mask.shape, data.n_features), np.float32)
+    features[mask] = np.asarray(data.features, np.float32)[np.repeat(chosen, np.asarray(data.lengths))]
+    blank = np.zeros((*mask.shape, 2), np.uint32), np.zeros(mask.shape, np.float32)
+    return Query(*(jax.device_put(array) for array in (features, mask, *blank)))
+
+
+@eqx.filter_jit
+def _query_scores(ranker: Ranker, queries: Query) -> Array:
+    return jax.lax.map(ranker.score, queries)
 
 
 def plain_query(rows: np.ndarray, size: int) -> Query:
@@ -91,7 +126,10 @@ class Doubts:
 
 @dataclass(frozen=True)
 class OrderExam:
-    """A few held-out queries of one shape, stacked, and their grades [q, V], on which orders are compared."""
+    """A few held-out queries of one shape, stacked, and their grades [q, V], on which orders are compared.
+
+    A ranker that looks at whole lists sees long ones cut.
+    """
 
     queries: Query
     grades: np.ndarray

@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from perturank.errors import BadInput, unknown
 
@@ -29,6 +29,7 @@ PROBABILITY = Limit(lambda v: 0 <= v <= 1, "must be between 0 and 1")
 SHARE = Limit(lambda v: 0 < v <= 1, "must be above 0 and at most 1")
 AT_LEAST_ONE = Limit(lambda v: v >= 1, "must be 1 or more")
 EVEN = Limit(lambda v: v >= 2 and v % 2 == 0, "must be an even number, 2 or more")
+NEWER = {"scorer": "network"}  # fields that stored runs lack, and what they stand for there
 WIDTHS = Limit(lambda v: len(v) >= 1 and all(w >= 1 for w in v), "must be one or more widths of 1 or more")
 
 
@@ -37,12 +38,19 @@ def hyper(default: Any, doc: str, symbol: str = "", limit: Limit | None = None) 
     return dataclasses.field(default=default, metadata={"doc": doc, "symbol": symbol, "limit": limit})
 
 
+def is_zero(value: Any) -> bool:
+    """Return whether a number of the settings is 0, which switches something off: no array is (see `traced`)."""
+    return isinstance(value, int | float) and value == 0
+
+
 @dataclass(frozen=True)
 class Settings:
     """Base of all settings: checks every field's type and limit when it is made.
 
     A field's own default says what rankers did before there was such a field: see `recorded`.
     """
+
+    arrays: ClassVar[tuple[str, ...]] = ()  # fields that hold arrays instead of numbers: see `traced`
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
@@ -66,6 +74,26 @@ class Settings:
         hints = typing.get_type_hints(type(self))
         return self.changed(**{k: _parsed(k, v, hints[k]) if k in hints else v for k, v in texts.items()})
 
+    def identity(self) -> dict[str, Any]:
+        """Return plain values that name a run: see `without_newer`."""
+        return without_newer(self.as_dict())
+
+    def traced(self, as_array: Callable[[float], Any]) -> Self:
+        """Return these settings with arrays for numbers, so that one compiled program serves all their values.
+
+        A 0 stays a number: what it switches off is not compiled. Whole numbers stay too: they decide shapes.
+        """
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        numbers = {k: as_array(v) for k, v in values.items() if isinstance(v, float) and not is_zero(v)}
+        return self.with_arrays(values | numbers, tuple(numbers))
+
+    @classmethod
+    def with_arrays(cls, values: Mapping[str, Any], arrays: tuple[str, ...]) -> Self:
+        """Return settings of these values, unchecked; the fields in `arrays` hold arrays."""
+        made = object.__new__(cls)
+        made.__dict__.update(values, arrays=arrays)
+        return made
+
     @classmethod
     def recorded(cls, values: Mapping[str, Any]) -> Self:
         """Return settings from a record of all of them; fields newer than the record have their own default."""
@@ -77,6 +105,11 @@ class Settings:
             field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
             for field in dataclasses.fields(self)
         }
+
+
+def without_newer(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return these settings without newer fields that stand at what earlier runs did: such runs keep their names."""
+    return {name: value for name, value in values.items() if name not in NEWER or value != NEWER[name]}
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 
-from perturank.core import Key, Ranker
+from perturank.core import Key, Ranker, register_settings, traced_settings, traces_settings, with_settings
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 
@@ -21,13 +22,21 @@ class Published:
     settings: Settings
     kind: type[Ranker]
 
+    def __post_init__(self) -> None:
+        kind: Any = type(self.settings)
+        register_settings(kind)
+
     def make(self, n_features: int, key: Key | None = None, settings: Settings | None = None) -> Ranker:
         """Return a new ranker for documents of n_features features."""
         if n_features < 1:
             raise BadInput(f"n_features is {n_features}", "it must be 1 or more")
         chosen = settings or self.settings
-        # As one program: operation by operation, JAX would compile dozens.
-        ranker: Ranker = eqx.filter_jit(lambda key: self.kind.start(chosen, n_features, key))(
-            jax.random.key(0) if key is None else key
-        )
-        return ranker
+        given = traced_settings(chosen) if traces_settings(self.kind) else chosen
+        ranker = _start(self.kind, given, n_features, jax.random.key(0) if key is None else key)
+        return with_settings(ranker, chosen)
+
+
+@eqx.filter_jit
+def _start(kind: type[Ranker], settings: Settings, n_features: int, key: Key) -> Ranker:
+    """Return a new ranker, by one program: operation by operation, JAX would compile dozens."""
+    return kind.start(settings, n_features, key)

@@ -37,6 +37,8 @@ from perturank.core import (
     Remembers,
     check_room,
     streams,
+    traced,
+    with_settings,
 )
 from perturank.datasets import Dataset, Fold
 from perturank.datasets.dataset import Head, fingerprint
@@ -321,11 +323,12 @@ def simulate(
         progress.advance(ranker, ndcgs, regrets, seconds)
         n_next = max(1, min(longest_chunk, 4 * n_next, int(n * SECONDS_PER_CHUNK / seconds) + 1))
         if progress.round == stop:
+            seen = traced(ranker)
             progress.record(
-                exam.ndcg(ranker, plan.top),
-                doubts.share(ranker),
-                doubts.width(ranker),
-                order_exam.orders(ranker),
+                exam.ndcg(seen, plan.top),
+                doubts.share(seen),
+                doubts.width(seen),
+                order_exam.orders(seen),
                 keeps_orders=plan.keeps_orders,
             )
         if checkpoint is not None and time.perf_counter() - saved >= save_every:
@@ -355,11 +358,11 @@ def rounds_done(
     world: World, ranker: Ranker, start: int, n: int, batch: int = 1
 ) -> tuple[Ranker, np.ndarray, np.ndarray]:
     """Return the ranker after n more rounds, and each round's NDCG and mis-ordered pairs; the old ranker is used up."""
-    blank = jnp.zeros(LONGEST_CHUNK)
-    state = ranker, blank, blank + 0, jnp.asarray(start), jnp.asarray(n)
+    settings, blank = ranker.settings, jnp.zeros(LONGEST_CHUNK)
+    state = traced(ranker), blank, blank + 0, jnp.asarray(start), jnp.asarray(n)
     ranker, ndcgs, regrets = chunk(world, *state) if batch == 1 else batched_chunk(world, *state, batch)
     check_room(ranker)
-    return ranker, np.asarray(ndcgs)[:n], np.asarray(regrets)[:n]
+    return with_settings(ranker, settings), np.asarray(ndcgs)[:n], np.asarray(regrets)[:n]
 
 
 def identity(plan: Plan) -> dict[str, Any]:
@@ -367,7 +370,7 @@ def identity(plan: Plan) -> dict[str, Any]:
     data = plan.fold.train
     return {
         "ranker": plan.ranker,
-        "settings": plan.settings.as_dict(),
+        "settings": plan.settings.identity(),
         "clicks": plan.user.spec,
         "data": f"{plan.fold.name} fold {plan.fold.fold}: {fingerprint(data)}",
         "seed": plan.seed,

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -9,9 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small
+from helpers import scorers, small
 from oracles import network as oracle
 
+from perturank import storage
+from perturank.core import Query
+from perturank.errors import BadInput
 from perturank.parts import scoring
 from perturank.parts.scoring import Network, Start
 
@@ -124,3 +129,63 @@ def test_many_documents_are_scored_block_by_block_as_if_at_once() -> None:
     net = scoring.ensemble(lambda key: scoring.network(5, (8,), key, "centred"), 2, jax.random.key(2))
     found = scoring.by_blocks(lambda rows: scoring.ensemble_scores(net, rows), features, jnp.asarray(n))
     np.testing.assert_allclose(found[:n], scoring.ensemble_scores(net, features)[:n], rtol=1e-4, atol=1e-5)
+
+
+# Scorers of one's own
+
+
+def test_a_scorer_of_whole_lists_follows_a_permutation_of_its_candidates() -> None:
+    ranker = small.learned("pdgd-neural", scorer=scorers.ATTENTION)
+    order = np.random.default_rng(0).permutation(9)
+    shuffled = Query.of(small.rows(9)[order])
+    found = np.asarray(ranker.score(shuffled))[:9]
+    np.testing.assert_allclose(found, np.asarray(ranker.score(small.query(9)))[:9][order], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        found, scorers.attention_scores(ranker.theta, small.rows(9)[order]), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_step_of_a_scorer_of_whole_lists_is_along_the_gradient_of_the_shown_list() -> None:
+    scorer = scorers.Attention.start(5, KEY)
+    shown, slopes = small.query(6), np.pad(np.linspace(-1, 1, 6), (0, 10)).astype(np.float32)
+    stepped = scoring.ascend(scorer, shown, jnp.asarray(slopes), 1.0)
+    for name in ("own", "found"):
+        for i in range(5):
+            ends = []
+            for change in (1e-4, -1e-4):
+                array = getattr(scorer, name)
+                moved = replace(scorer, **{name: np.asarray(array, np.float64) + change * np.eye(5)[i]})
+                ends.append(scorers.attention_scores(moved, small.rows(6)) @ slopes[:6])
+            gradient = float(getattr(stepped, name)[i] - getattr(scorer, name)[i])
+            assert gradient == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["p2neurrank", "olranknet"])
+def test_a_ranker_that_remembers_pairs_refuses_a_scorer_of_whole_lists(name: str) -> None:
+    with pytest.raises(BadInput, match=r"looks at whole lists.*; use pdgd-neural"):
+        small.ranker(name, scorer=scorers.ATTENTION)
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("a_module_of_theirs:Scorer", r"not imported; import 'a_module_of_theirs' first"),
+        ("helpers.scorers:Nothing", "is no scorer; name a class"),
+        ("helpers.scorers:jnp", "is no scorer; name a class"),
+        ("helpers.scorers", "is no scorer; name a class"),
+        ("helpers.scorers:Square", r"shape \(3, 1\) for 3 documents"),
+    ],
+)
+def test_what_is_no_scorer_is_refused(name: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        small.ranker("pdgd-neural", scorer=name)
+
+
+def test_a_file_of_an_earlier_version_names_no_scorer(tmp_path: Path) -> None:
+    ranker = small.learned("pdgd-neural")
+    header = storage.header_of(ranker)
+    del header["settings"]["scorer"]
+    storage.write(tmp_path / "ranker", storage.arrays_of(ranker), header)
+    loaded = storage.load(tmp_path / "ranker")
+    assert loaded.settings == ranker.settings
+    assert small.same_bits(loaded, ranker)

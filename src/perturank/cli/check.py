@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,16 +35,18 @@ def check(
 
     found = catalogue.load_published(ranker)
     chosen = replace(found, settings=found.settings.parsed(named_values(changes or [])))
-    results = dict(broken_contracts(chosen))
+    catalogue.import_scorer(chosen.settings)
+    results, left_out = check_contracts(chosen)
     broken = {name: why for name, why in results.items() if why}
     if as_json:
-        to_programs({"ranker": ranker, "settings": chosen.settings.as_dict(), "contracts": results})
+        about = {"ranker": ranker, "settings": chosen.settings.as_dict()}
+        to_programs(about | {"contracts": results, "does_not_apply": left_out})
     else:
         listed = table(f"{ranker}: {len(results)} contracts", "", "contract")
         for name, why in results.items():
             listed.add_row("✗" if why else "✓", name)
-        for name, missing in contracts_left_out(chosen):
-            listed.add_row("–", f"{name} (not declared: {missing})")
+        for name, why in left_out.items():
+            listed.add_row("–", f"{name} (does not apply: {why})")
         to_people(listed)
         for name, why in broken.items():
             typer.echo(f"\n✗ {name}\n  {why}")
@@ -53,30 +54,28 @@ def check(
         raise typer.Exit(1)
 
 
-def broken_contracts(published: Published) -> Iterator[tuple[str, str]]:
-    """Yield the name of each contract that applies, and how the ranker breaks it; empty where it keeps it."""
-    from perturank.contracts import CONTRACTS, ContractBroken
+def check_contracts(published: Published) -> tuple[dict[str, str], dict[str, str]]:
+    """Return how the ranker breaks each contract that applies, empty where it keeps it; and why others do not apply."""
+    from perturank.contracts import CONTRACTS, ContractBroken, DoesNotApply
 
-    for contract in (each for each in CONTRACTS if each.applies_to(published)):
+    results: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for contract in CONTRACTS:
+        if missing := contract.missing_from(published):
+            left_out[contract.name] = f"{', '.join(missing)} not declared"
+            continue
         try:
             contract.check(published)
+        except DoesNotApply as reason:
+            left_out[contract.name] = str(reason)
         except ContractBroken as broken:
-            yield contract.name, str(broken)
+            results[contract.name] = str(broken)
         except Exception as error:  # of the ranker's own code: told as any other way to break a contract
             said = (str(error).strip().splitlines() or [""])[0]
-            yield contract.name, f"{type(error).__name__}: {said} {_where(error, published)}"
+            results[contract.name] = f"{type(error).__name__}: {said} {_where(error, published)}"
         else:
-            yield contract.name, ""
-
-
-def contracts_left_out(published: Published) -> Iterator[tuple[str, str]]:
-    """Yield the name of each contract that does not apply, and the protocols that the ranker does not declare."""
-    from perturank.contracts import CONTRACTS
-
-    for contract in CONTRACTS:
-        missing = contract.missing_from(published)
-        if missing:
-            yield contract.name, ", ".join(missing)
+            results[contract.name] = ""
+    return results, left_out
 
 
 def _where(error: Exception, published: Published) -> str:

@@ -36,7 +36,11 @@ OTHERS = {
     "certain_wrong": ("wrong", 3),
     "seconds": ("seconds", 1),
 }
-LEGEND = "worst: worst run; 10 %: tenth percentile; wrong: certain orders against grades"
+LEGEND = (
+    "cumulative and regret: sums over all rounds so far, of NDCG and of pairs shown in the wrong order; "
+    "uncertain: share of pairs without a certain order; wrong: share of certain orders that contradict the grades"
+)
+LEGEND_OF_SEEDS = "worst: worst run; 10 %: tenth percentile"
 
 
 def simulate(
@@ -49,6 +53,9 @@ def simulate(
     seed: Annotated[int, typer.Option(help="Everything random follows from it.", min=0)] = 1,
     seeds: Annotated[int, typer.Option(help="Runs with seeds SEED, SEED + 1, …", min=1)] = 1,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A hyper-parameter, as name=value.")] = None,
+    scorer: Annotated[
+        str | None, typer.Option(help="A scorer of your own for a neural ranker, as module:NAME.")
+    ] = None,
     evaluate_at: Annotated[str, typer.Option(help="Rounds to evaluate after, as 100,500,1000.")] = "",
     top: Annotated[int, typer.Option(help="Places of the shown list.", min=1)] = 10,
     batch: Annotated[int, typer.Option(help="Rounds that are learned together, with one fit.", min=1)] = 1,
@@ -73,6 +80,8 @@ def simulate(
 
     perturank simulate --ranker p2headrank --rounds 500 --batch 10 --through http://127.0.0.1:8765
 
+    perturank simulate --ranker pdgd-neural --scorer my_module:Attention
+
     perturank simulate --ranker my_module:tally --rounds 5 --eager
     """
     machine.pin_threads(threads)
@@ -80,9 +89,15 @@ def simulate(
     from perturank.results.job import Job
     from perturank.results.job import as_json as settings_json
 
+    settings = catalogue.load_published(ranker).settings.parsed(named_values(changes or []))
+    if scorer is not None:
+        if "scorer" not in settings.as_dict():
+            able = [name for name, each in catalogue.rankers().items() if "scorer" in each.settings.as_dict()]
+            raise BadInput(f"{ranker} takes no scorer", f"use {', '.join(able)}")
+        settings = settings.changed(scorer=scorer)
     job = Job(
         ranker=ranker,
-        settings=settings_json(catalogue.load_published(ranker).settings.parsed(named_values(changes or []))),
+        settings=settings_json(settings),
         data=data,
         content="",
         fold=fold,
@@ -255,12 +270,11 @@ def _results_tables(results: Sequence[Result], top: int) -> Group:
     title = Text(f"{first['ranker']} on {first['data']}, {first['clicks']} users, {runs}", style="bold")
     speed = f"{statistics.mean(result['rounds_per_second'] for result in results):,.0f} rounds/s"
     rounds = list(zip(*(result["checkpoints"] for result in results), strict=True))
+    legend = [LEGEND] if is_one else [LEGEND_OF_SEEDS, LEGEND]
     tables = (
         [_means(rounds, top, SCORES | OTHERS)] if is_one else [_spreads(rounds, top), "", _means(rounds, top, OTHERS)]
     )
-    return Group(
-        title, *tables, "", *([] if is_one else [Text(LEGEND, style="dim")]), speed, _below_random(results, top)
-    )
+    return Group(title, *tables, "", *(Text(line, style="dim") for line in legend), speed, _below_random(results, top))
 
 
 def _means(rounds: Sequence[Sequence[Result]], top: int, columns: Mapping[str, tuple[str, int]]) -> Table:

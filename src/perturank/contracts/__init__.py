@@ -6,15 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perturank.contracts import batches, limits, rankers
-from perturank.contracts.terms import ContractBroken
+from perturank.contracts.terms import ContractBroken, DoesNotApply
 from perturank.publishing import Published
 
-__all__ = ["CONTRACTS", "Contract", "ContractBroken"]
+__all__ = ["CONTRACTS", "Contract", "ContractBroken", "DoesNotApply"]
 
 
 @dataclass(frozen=True)
 class Contract:
-    """A function that raises ContractBroken, and the protocols that a ranker must declare for it to apply."""
+    """A function that raises ContractBroken, and the protocols that a ranker must declare for it to apply.
+
+    It raises DoesNotApply where it says nothing of a ranker that declares them.
+    """
 
     check: Callable[[Published], None]
     protocols: tuple[type, ...] = ()

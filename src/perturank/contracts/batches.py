@@ -8,7 +8,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from perturank.contracts.terms import KEYS, PLACES, query, require, require_close, require_finite, same_bits, start
+from perturank.contracts.terms import (
+    KEYS,
+    PLACES,
+    DoesNotApply,
+    query,
+    require,
+    require_close,
+    require_finite,
+    same_bits,
+    start,
+)
 from perturank.core import FitsBatches, Interaction, Remembers, with_room
 from perturank.parts import batches
 from perturank.publishing import Published
@@ -48,7 +58,7 @@ def where_a_batch_is_not_one_fit_it_is_learned_one_by_one(published: Published) 
     """`learn` gives the same in a compiled loop as alone: its arrays keep their shapes and types."""
     kind: object = published.kind
     if isinstance(kind, FitsBatches):
-        return
+        raise DoesNotApply("a batch is one fit")
     _, _, batch, one_by_one = _both(published)
     require_close(
         batch, one_by_one, "learn gives something else in a compiled loop", "make it a pure function of arrays"

@@ -21,6 +21,7 @@ from perturank.contracts.terms import (
     KEYS,
     N_FEATURES,
     PLACES,
+    DoesNotApply,
     arrays,
     case,
     query,
@@ -31,7 +32,7 @@ from perturank.contracts.terms import (
     same_bits,
     start,
 )
-from perturank.core import CertainOrders, Ensemble, Interaction, OffPolicy, Query, Ranker, Remembers
+from perturank.core import CertainOrders, Ensemble, Interaction, OffPolicy, Query, Ranker, Remembers, RowWise, traced
 from perturank.datasets import Dataset
 from perturank.publishing import Published
 
@@ -125,6 +126,41 @@ def a_prior_is_part_of_the_score(published: Published) -> None:
         require_close(added[:9], prior, "score does not add query.prior", "add it to the scores", atol=1e-5)
 
 
+def what_stands_in_the_padding_changes_nothing(published: Published) -> None:
+    """Rows outside the mask are anything: in a simulation, the documents of the next query."""
+    ranker, shown = case(published).learned, query(9, seed=6)
+    strange = dataclasses.replace(shown, features=shown.features.at[9:].set(7.0), prior=shown.prior.at[9:].set(3.0))
+    mine, other = (np.asarray(ranker.score(each))[:9] for each in (shown, strange))
+    require_close(mine, other, "rows outside the mask change a score", "mask them")
+    one, another = (ranker.rank(each, KEYS[2], PLACES).order for each in (shown, strange))
+    same = same_bits(one, another)
+    require(same, "rows outside the mask change a list", "mask them")
+
+
+def a_row_wise_score_is_the_same_in_every_list(published: Published) -> None:
+    """Where `is_row_wise` is true, rows of many queries are scored together."""
+    ranker, shown = case(published).learned, query(9, seed=6)
+    if not ranker.is_row_wise:
+        raise DoesNotApply("is_row_wise is false")
+    few = dataclasses.replace(shown, mask=jnp.arange(16) < 3)
+    mine, other = (np.asarray(ranker.score(each))[:3] for each in (shown, few))
+    require_close(mine, other, "a score depends on the other documents of the list", "let is_row_wise be false")
+
+
+def numbers_of_its_settings_may_be_arrays(published: Published) -> None:
+    """In a simulation they are, so that a sweep compiles once; see `perturank.hyperparameters.is_zero`."""
+    ranker, seen, shown = case(published).learned, case(published).interactions[0], query(9, seed=5)
+    mine = traced(ranker)
+    if mine is ranker:
+        raise DoesNotApply("settings is a static field")
+    require_list(mine.rank(shown, KEYS[3], PLACES), 9)
+    one, other = (each.learn(seen, KEYS[4]).score(shown) for each in (mine, ranker))
+    remedy = "never branch on a number of the settings, unless by is_zero"
+    require_close(
+        one, other, "a ranker with arrays in its settings learns something else", remedy, rtol=1e-3, atol=1e-4
+    )
+
+
 def a_saved_ranker_goes_on_with_the_same_bits(published: Published) -> None:
     """Everything that is learned is an array of the ranker."""
     ranker, seen, shown = case(published).learned, case(published).interactions[1], query(9, seed=8)
@@ -143,7 +179,7 @@ def a_saved_ranker_goes_on_with_the_same_bits(published: Published) -> None:
 def it_learns_an_easy_problem_from_perfect_users(published: Published) -> None:
     """In 150 rounds it gains three tenths of what a random order lacks; where there is nothing to set, nothing."""
     if not published.settings.as_dict():
-        return
+        raise DoesNotApply("the ranker has no settings")
     ranker = start(published)
     for shown, grades, keys in _lessons():
         ranking = ranker.rank(shown, keys[0], PLACES)
@@ -200,7 +236,7 @@ def a_program_that_learns_past_its_room_is_found_out(published: Published) -> No
     n = 10
     roomy = fresh.with_room(n, PLACES)
     if roomy.is_bounded:
-        return
+        raise DoesNotApply("the memory is bounded")
     while _shapes(roomy.with_room(n, PLACES)) == _shapes(roomy):  # until there is no room for so many rounds
         n *= 2
         require(n < MOST_ROUNDS, f"with_room({n}, {PLACES}) does not grow the memory", "or declare is_bounded")
@@ -308,6 +344,9 @@ CONTRACTS: dict[Callable[[Published], None], tuple[type, ...]] = {
     it_learns_from_lists_shorter_than_the_places: (),
     a_list_may_have_one_place: (),
     a_prior_is_part_of_the_score: (),
+    what_stands_in_the_padding_changes_nothing: (),
+    a_row_wise_score_is_the_same_in_every_list: (RowWise,),
+    numbers_of_its_settings_may_be_arrays: (),
     a_saved_ranker_goes_on_with_the_same_bits: (),
     it_learns_an_easy_problem_from_perfect_users: (),
     room_changes_nothing_but_the_room: (Remembers,),

@@ -27,6 +27,10 @@ class ContractBroken(AssertionError):
         super().__init__(f"{what}; {remedy}")
 
 
+class DoesNotApply(Exception):
+    """A contract says nothing of this ranker, and why."""
+
+
 def require(holds: object, what: str, remedy: str) -> None:
     """Refuse the ranker unless this holds."""
     if not holds:

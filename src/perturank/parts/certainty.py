@@ -96,6 +96,8 @@ def uncertain_share(certain: Array, mask: Array) -> Array:
     return jnp.where(pairs > 0, 1 - jnp.sum(certain) / jnp.maximum(pairs, 1), 0.0)
 
 
-def exploration_factor(log_det_ratio: Array, n_features: int, delta: float, noise_bound: float) -> Array:
+def exploration_factor(
+    log_det_ratio: Array, n_features: int, delta: Array | float, noise_bound: Array | float
+) -> Array:
     """Return α_t = 2 (R √log(det A / (δ² det λI)) + d) of lemma:cb, with k_μ = c_μ = 1/4, as for scores near 0."""
     return 2 * (jnp.sqrt(noise_bound**2 * (log_det_ratio - 2 * jnp.log(delta))) + n_features)

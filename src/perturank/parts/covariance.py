@@ -1,12 +1,12 @@
 """A = λI + Σ (g_i - g_j)(g_i - g_j)ᵀ of lemma_CI in the space of gradients, and the widths it gives.
 
-Widths come from K = G A⁻¹ Gᵀ. No gradient is written out while layer vectors do: see `tangents`.
+Widths come from K = G A⁻¹ Gᵀ. No gradient is written out while layer vectors do: see `tangents`. λ (`l2`) is an
+argument of every method: it belongs to the ranker's settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -32,17 +32,15 @@ class Diagonal(eqx.Module):
     """The diagonal of A alone, in the shape [n, m] of every layer."""
 
     layers: tuple[Array, ...]
-    l2: float = eqx.field(static=True)
 
     @classmethod
-    def start(cls, like: Tangents, l2: float) -> Diagonal:
+    def start(cls, like: Tangents, l2: Array | float) -> Diagonal:
         """Return that of λI, for gradients like these."""
-        return cls(tuple(jnp.full(shape, l2, jnp.float32) for shape in like.shapes), l2)
+        return cls(tuple(jnp.full(shape, l2, jnp.float32) for shape in like.shapes))
 
-    @property
-    def log_det(self) -> Array:
-        """Log det A / det λI."""
-        return sum((jnp.sum(jnp.log(layer / self.l2)) for layer in self.layers), jnp.zeros(()))
+    def log_det_ratio(self, l2: Array | float) -> Array:
+        """Return log det A / det λI."""
+        return sum((jnp.sum(jnp.log(layer / l2)) for layer in self.layers), jnp.zeros(()))
 
     @property
     def has_overflowed(self) -> Array:
@@ -53,11 +51,11 @@ class Diagonal(eqx.Module):
         """Return the same: a diagonal does not grow."""
         return self
 
-    def bound(self, documents: Tangents, products: Array) -> Array:
+    def bound(self, documents: Tangents, products: Array, l2: Array | float) -> Array:
         """Return a cheap kernel with no smaller widths: that of λI; `products` is G Gᵀ; [V, V]."""
-        return products / self.l2
+        return products / l2
 
-    def kernel(self, documents: Tangents, products: Array, needed: Array) -> Array:
+    def kernel(self, documents: Tangents, products: Array, needed: Array, l2: Array | float) -> Array:
         """Return K among the needed documents [V], and anything elsewhere; [V, V]."""
         inverse = [1 / layer for layer in self.layers]
 
@@ -76,7 +74,7 @@ class Diagonal(eqx.Module):
 
         return _filled(needed, (), image, against)
 
-    def widened(self, shown: Tangents, pairs: Pairs) -> Diagonal:
+    def widened(self, shown: Tangents, pairs: Pairs, l2: Array | float) -> Diagonal:
         """Return A with one list's pairs in it."""
         news = _differences(shown, pairs)
         layers = []
@@ -90,7 +88,7 @@ class Diagonal(eqx.Module):
         ):
             difference = a[:, :, None] * back[:, None, :] - a_[:, :, None] * back_[:, None, :]
             layers.append(layer + jnp.sum(difference**2, axis=0))
-        return Diagonal(tuple(layers), self.l2)
+        return Diagonal(tuple(layers))
 
 
 class Full(eqx.Module):
@@ -106,16 +104,15 @@ class Full(eqx.Module):
     n: Array
     is_primal: Array
     log_det: Array  # log det A / det λI
-    l2: float = eqx.field(static=True)
     n_parameters: int = eqx.field(static=True)
 
     @classmethod
-    def start(cls, like: Tangents, l2: float, tile: int = triangle.TILE) -> Full:
-        """Return λI, for gradients like these; a tile holds whole groups of pairs."""
+    def start(cls, like: Tangents, l2: Array | float, tile: int = triangle.TILE) -> Full:
+        """Return λI, whatever λ is, for gradients like these; a tile holds whole groups of pairs."""
         none = jax.tree.map(lambda leaf: jnp.zeros((tile, leaf.shape[1])), like)
         pairs = Differences(none, jax.tree.map(jnp.copy, none))
         zero = jnp.zeros((), jnp.int32)
-        return cls(jnp.zeros((1, tile, tile)), pairs, zero, jnp.zeros((), bool), jnp.zeros(()), l2, like.n_parameters)
+        return cls(jnp.zeros((1, tile, tile)), pairs, zero, jnp.zeros((), bool), jnp.zeros(()), like.n_parameters)
 
     def fault(self) -> Fault | None:
         """Return what is wrong with it, if its arrays do not belong together or it counts more rows than they have."""
@@ -174,23 +171,30 @@ class Full(eqx.Module):
         pairs = jax.tree.map(lambda leaf: _extended(leaf, n * self.tile), self.pairs)
         return eqx.tree_at(lambda a: (a.tiles, a.pairs), self, (grown, pairs))
 
-    def bound(self, documents: Tangents, products: Array) -> Array:
+    def log_det_ratio(self, l2: Array | float) -> Array:
+        """Return log det A / det λI."""
+        return self.log_det
+
+    def bound(self, documents: Tangents, products: Array, l2: Array | float) -> Array:
         """Return a cheap kernel with no smaller widths: that of λI and some of the newest pairs; [V, V]."""
         size = min(N_NEWEST, self.tile)
         row = (self.n // size - 1) * size % (self.n_blocks * self.tile)
         newest = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, row, size), self.pairs)
-        factor = jnp.linalg.cholesky(inner(newest, newest) + self.l2 * jnp.eye(size))
+        factor = jnp.linalg.cholesky(inner(newest, newest) + l2 * jnp.eye(size))
         half = jsl.solve_triangular(factor, inner(newest, documents), lower=True)
-        return (products - half.T @ half) / self.l2
+        return (products - half.T @ half) / l2
 
-    def kernel(self, documents: Tangents, products: Array, needed: Array) -> Array:
+    def kernel(self, documents: Tangents, products: Array, needed: Array, l2: Array | float) -> Array:
         """Return K among the needed documents [V], and anything elsewhere; `products` is G Gᵀ; [V, V]."""
         if not self.may_be_primal:
-            return self._dual_kernel(documents, products, needed)
-        forms = partial(self._primal_kernel, documents, needed), partial(self._dual_kernel, documents, products, needed)
-        return lax.cond(self.is_primal, *forms)
+            return self._dual_kernel(documents, products, needed, l2)
+        return lax.cond(
+            self.is_primal,
+            lambda: self._primal_kernel(documents, needed),
+            lambda: self._dual_kernel(documents, products, needed, l2),
+        )
 
-    def _dual_kernel(self, documents: Tangents, products: Array, needed: Array) -> Array:
+    def _dual_kernel(self, documents: Tangents, products: Array, needed: Array, l2: Array | float) -> Array:
         n_rows = -(-self.n // self.tile)
         none = jnp.zeros((self.n_blocks, self.tile, DOCUMENT_BLOCK))
 
@@ -200,7 +204,7 @@ class Full(eqx.Module):
             return found, found
 
         def against(rows: Array, other: Array, rows_: Array, image: Array) -> Array:
-            return (products[rows][:, rows_] - _product(other, image, n_rows)) / self.l2
+            return (products[rows][:, rows_] - _product(other, image, n_rows)) / l2
 
         return _filled(needed, none, image, against)
 
@@ -218,7 +222,7 @@ class Full(eqx.Module):
 
         return _filled(needed, (none, none), image, against)
 
-    def widened(self, shown: Tangents, pairs: Pairs) -> Full:
+    def widened(self, shown: Tangents, pairs: Pairs, l2: Array | float) -> Full:
         """Return A with one list's pairs in it."""
         news, q = _differences(shown, pairs), pairs.weight.shape[0]
         size = _group(q)
@@ -226,11 +230,11 @@ class Full(eqx.Module):
         news = jax.tree.map(lambda leaf: _extended(leaf, n_groups * size), news)
 
         def add(i: Array, a: Full) -> Full:
-            return a._with(news.take(i * size + jnp.arange(size)))
+            return a._with(news.take(i * size + jnp.arange(size)), l2)
 
         return add(jnp.zeros((), jnp.int32), self) if n_groups == 1 else lax.fori_loop(0, n_groups, add, self)
 
-    def _with(self, news: Differences) -> Full:
+    def _with(self, news: Differences, l2: Array | float) -> Full:
         """Return A with these differences in it; those of equal gradients add nothing."""
         gram, size = inner(news, news), news.winner.inputs[0].shape[0]
         own = jnp.diagonal(inner(news.winner, news.winner) + inner(news.loser, news.loser))
@@ -240,10 +244,10 @@ class Full(eqx.Module):
         place, some = self._place(size), jnp.any(real)
         # Loops of no turn choose the form: the branches of a conditional would each copy the tiles.
         if self.may_be_primal:
-            a = self._switched(some & (place + size > self.n_parameters))
-            a = a._dual_with(news, gram, real & ~a.is_primal, place)._primal_with(news, real & a.is_primal)
+            a = self._switched(some & (place + size > self.n_parameters), l2)
+            a = a._dual_with(news, gram, real & ~a.is_primal, place, l2)._primal_with(news, real & a.is_primal)
         else:
-            a = self._dual_with(news, gram, real, place)
+            a = self._dual_with(news, gram, real, place, l2)
         # In primal form the rows go round: only the newest are of use.
         row = place % (self.n_blocks * self.tile)
 
@@ -260,7 +264,7 @@ class Full(eqx.Module):
         used = self.n % self.tile
         return jnp.where(used + size > self.tile, self.n - used + self.tile, self.n)
 
-    def _dual_with(self, news: Differences, gram: Array, real: Array, place: Array) -> Full:
+    def _dual_with(self, news: Differences, gram: Array, real: Array, place: Array, l2: Array | float) -> Full:
         """Return A with more rows u of U: the factor becomes [L 0; Hᵀ F], H = L⁻¹Uuᵀ, FFᵀ = λI + uuᵀ - HᵀH."""
         size, some = real.shape[0], jnp.any(real)
         b, at = place // self.tile, place % self.tile
@@ -268,13 +272,13 @@ class Full(eqx.Module):
         none = jnp.zeros((self.n_blocks, self.tile, size))
         beside = triangle.solved(self.tiles, n_rows, lambda c: inner(self._rows(c), news) * real, none)
         rest = jnp.where(real[:, None] & real, gram - _product(beside, beside, n_rows), 0.0)
-        pivots, factor = _factor(rest + self.l2 * jnp.eye(size), self.l2)
+        pivots, factor = _factor(rest + l2 * jnp.eye(size), l2)
         inverse = jsl.solve_triangular(factor, jnp.eye(size), lower=True)
         corner = -inverse @ (beside[b].T @ triangle.tile(self.tiles, b, b))
         corner = lax.dynamic_update_slice(corner, inverse, (jnp.zeros_like(at), at)) * real[:, None]
         rows = beside.mT.at[b].set(corner)
         grown = triangle.with_rows(self.tiles, b, at, rows, jnp.where(some, b + 1, 0))
-        log_det = self.log_det + jnp.sum(jnp.log(pivots / self.l2))
+        log_det = self.log_det + jnp.sum(jnp.log(pivots / l2))
         return eqx.tree_at(lambda a: (a.tiles, a.log_det), self, (grown, log_det))
 
     def _primal_with(self, news: Differences, real: Array) -> Full:
@@ -288,10 +292,10 @@ class Full(eqx.Module):
         log_det = self.log_det + jnp.sum(jnp.log(pivots))
         return eqx.tree_at(lambda a: (a.tiles, a.log_det), self, (less, log_det))
 
-    def _switched(self, due: Array) -> Full:
+    def _switched(self, due: Array, l2: Array | float) -> Full:
         """Return A in primal form if that is due: its pairs so far go into λI one group after another."""
         now, everyone = due & ~self.is_primal, jnp.ones(MOST_PAIRS, bool)
-        fresh = triangle.identity(self.tiles, 1 / self.l2, jnp.where(now, self.most_blocks, 0))
+        fresh = triangle.identity(self.tiles, 1 / l2, jnp.where(now, self.most_blocks, 0))
 
         def add(i: Array, a: Full) -> Full:
             rows = i * MOST_PAIRS + jnp.arange(MOST_PAIRS)
@@ -365,7 +369,7 @@ def _product(one: Array, other: Array, n: Array | int) -> Array:
     return lax.fori_loop(0, n, lambda b, total: total + one[b].T @ other[b], jnp.zeros((one.shape[2], other.shape[2])))
 
 
-def _factor(matrix: Array, least: float) -> tuple[Array, Array]:
+def _factor(matrix: Array, least: Array | float) -> tuple[Array, Array]:
     """Return the pivots and the Cholesky factor; no pivot is below `least`, which bounds them but for rounding."""
     places = jnp.arange(matrix.shape[0])
 

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
-from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, PROBABILITY, SHARE, hyper
+from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, PROBABILITY, SHARE, hyper, is_zero
 from perturank.parts import certainty, ordering
 from perturank.parts.history_ranker import HistoryRanker, MemorySettings
 from perturank.parts.objective import Loss
@@ -62,7 +62,7 @@ def ranked(scores: Array, query: Query, sort: str, floor: Array | None, key: Key
 class P2Rank(HistoryRanker):
     """An ensemble of N rankers, whichever they are."""
 
-    settings: P2Settings = eqx.field(static=True)
+    settings: P2Settings
 
     @abstractmethod
     def scores(self, query: Query) -> Array:
@@ -82,7 +82,7 @@ class P2Rank(HistoryRanker):
     def _floor(self) -> Array | None:
         """Return ε, which is 0 before the first click: then everything is free, or a prior decides."""
         floor = self.settings.floor
-        return None if floor == 0 else jnp.where(self.has_learned, floor, 0.0)
+        return None if is_zero(floor) else jnp.where(self.has_learned, floor, 0.0)
 
     @property
     @abstractmethod

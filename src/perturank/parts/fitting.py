@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Key
+from perturank.hyperparameters import is_zero
 from perturank.parts import draws, scoring
 from perturank.parts.history import DOCUMENT_BLOCK, PAIR_BLOCK, History
 from perturank.parts.objective import Loss, slope
@@ -110,7 +110,7 @@ def sampled_gradient(
     budget: int,
     theta: Scorer,
     theta_0: Scorer | None,
-    noise_std: float,
+    noise_std: Array | float,
     key: Key,
     kind: Loss,
 ) -> Scorer:
@@ -133,11 +133,13 @@ def sampled_gradient(
     return scoring.backward(theta, shown, kept, jnp.concatenate([r, -r]))
 
 
-def pull_to_start(theta: Scorer, theta_0: Scorer, strength: float, noise_std: float, key: Key) -> Scorer:
+def pull_to_start(
+    theta: Scorer, theta_0: Scorer, strength: Array | float, noise_std: Array | float, key: Key
+) -> Scorer:
     """Return the gradient of strength/2 ‖θ - θ₀ + γ/√strength‖², with noise γ for the appendix's variant."""
     leaves, shape = jax.tree.flatten(theta)
     pulls = []
     for leaf, start, k in zip(leaves, jax.tree.leaves(theta_0), jax.random.split(key, len(leaves)), strict=True):
-        noise = math.sqrt(strength) * noise_std * jax.random.normal(k, leaf.shape) if noise_std > 0 else 0.0
+        noise = 0.0 if is_zero(noise_std) else strength**0.5 * noise_std * jax.random.normal(k, leaf.shape)
         pulls.append(strength * (leaf - start) + noise)
     return jax.tree.unflatten(shape, pulls)

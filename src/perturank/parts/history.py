@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query
+from perturank.hyperparameters import is_zero
 from perturank.parts import batches, draws
 from perturank.parts.preferences import Pairs
 from perturank.parts.recency import Recency
@@ -169,7 +170,7 @@ class History(eqx.Module):
             self.recency.at(_kept(self.recency.last, old)),
         )
 
-    def add(self, shown: Query, pairs: Pairs, key: Key, noise_std: float = 0.0) -> tuple[History, Array]:
+    def add(self, shown: Query, pairs: Pairs, key: Key, noise_std: Array | float = 0.0) -> tuple[History, Array]:
         """Return the history with one list's pairs, and the pairs' slots [p] (capacity: none)."""
         real = pairs.weight > 0
         k = shown.mask.shape[0]
@@ -200,7 +201,12 @@ class History(eqx.Module):
         return history, pair_slots
 
     def add_batch(
-        self, seen: Interaction, pairs: Callable[[Interaction, Key], Pairs], keys: Key, n: Array, noise_std: float = 0.0
+        self,
+        seen: Interaction,
+        pairs: Callable[[Interaction, Key], Pairs],
+        keys: Key,
+        n: Array,
+        noise_std: Array | float = 0.0,
     ) -> tuple[History, Array]:
         """Return the history with the pairs of the first n interactions [B, …], and their slots [B, p].
 
@@ -219,11 +225,11 @@ class History(eqx.Module):
         none = jnp.full((room, n_pairs), self.weight.shape[0], jnp.int32)
         return batches.folded(add, room, n, (self.remembered(), none))
 
-    def targets(self, noise_std: float, n_rankers: int, key: Key) -> Array:
+    def targets(self, noise_std: Array | float, n_rankers: int, key: Key) -> Array:
         """Return Σw·(y + γ) of every pair for every ranker; [P, N]. Noise is drawn anew unless frozen."""
         if self.frozen is not None:
             return self.preferred[:, None] + self.frozen
-        if noise_std == 0:
+        if is_zero(noise_std):
             return jnp.broadcast_to(self.preferred[:, None], (self.preferred.shape[0], n_rankers))
 
         def block(start: Array, targets: Array) -> Array:

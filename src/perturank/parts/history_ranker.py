@@ -40,9 +40,10 @@ class HistoryRanker(eqx.Module):
     """A ranker that is fitted to all clicks it remembers."""
 
     keeps_limits: ClassVar[Literal[True]] = True
+    is_row_wise: ClassVar[Literal[True]] = True
     learning_only: ClassVar[tuple[str, ...]] = ("history",)
 
-    settings: HistorySettings = eqx.field(static=True)
+    settings: HistorySettings
     history: History
 
     @property

@@ -7,7 +7,6 @@ that does not grow.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -98,7 +97,9 @@ def gram(history: History) -> Array:
     return over_blocks(history.n_pairs, PAIR_BLOCK, block, jnp.zeros((d, d)))
 
 
-def perturbation(history: History, gram: Array | None, l2: float, noise_std: float, n: int, key: Key) -> Array:
+def perturbation(
+    history: History, gram: Array | None, l2: Array | float, noise_std: Array | float, n: int, key: Key
+) -> Array:
     """Return u ~ N(0, ν²A) for n rankers; [d, n]. gram is Σ w x xᵀ, None beyond MOST_DENSE features.
 
     The regulariser counts as d pairs √λ e_l (eq:linloss) and is perturbed like them.
@@ -113,7 +114,7 @@ def perturbation(history: History, gram: Array | None, l2: float, noise_std: flo
         return jnp.sqrt(rows(history.weight, start, PAIR_BLOCK))[:, None] * lots
 
     of_pairs = through_features(history, over_pairs(history, jnp.zeros((history.documents.shape[0], n)), drawn))
-    return noise_std * (math.sqrt(l2) * jax.random.normal(keys[0], (d, n)) + of_pairs)
+    return noise_std * (l2**0.5 * jax.random.normal(keys[0], (d, n)) + of_pairs)
 
 
 class Hessian(NamedTuple):

@@ -54,14 +54,14 @@ class NetworkFit:
     `parameter_noise_std` perturbs the regulariser too (the appendix's variant of eq:obj).
     """
 
-    learning_rate: float
+    learning_rate: Array | float
     n_steps: int
     budget: int | None
-    strength: float
+    strength: Array | float
     centred: bool
     loss: Loss = "cross-entropy"
-    noise_std: float = 0.0
-    parameter_noise_std: float = 0.0
+    noise_std: Array | float = 0.0
+    parameter_noise_std: Array | float = 0.0
 
     def optimiser(self, theta: scoring.Scorer) -> Any:
         """Return the optimiser's state at the start."""

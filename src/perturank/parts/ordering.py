@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from perturank.core import Array, Key, Limits, Ranking
+from perturank.hyperparameters import is_zero
 from perturank.parts import certainty, draws
 
 Sort = Literal["topological", "blocks"]
@@ -260,7 +261,9 @@ def n_left(mask: Array, k: int) -> Array:
     return jnp.maximum(jnp.sum(mask, dtype=jnp.int32) - jnp.arange(k, dtype=jnp.int32), 0)
 
 
-def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int, limits: Limits | None = None) -> Draw:
+def epsilon_greedy(
+    scores: Array, mask: Array, epsilon: Array | float, key: Key, k: int, limits: Limits | None = None
+) -> Draw:
     """Return a list that takes at each place a uniform document with probability ε, else the best one left.
 
     Ties for the best are broken uniformly.
@@ -284,7 +287,7 @@ def epsilon_greedy(scores: Array, mask: Array, epsilon: float, key: Key, k: int,
         pick = pick if limits is None else limits.pick(left, pick)
         pick = jnp.where(n > 0, pick, jnp.argmax(unplaced))
         p = epsilon / jnp.maximum(n, 1) + (1 - epsilon) * best[pick] / jnp.maximum(jnp.sum(best), 1)
-        n_free = n if epsilon > 0 else jnp.sum(best, dtype=jnp.int32)
+        n_free = jnp.sum(best, dtype=jnp.int32) if is_zero(epsilon) else n
         log_p = log_p.at[r].set(jnp.where(n > 0, jnp.log(p), 0.0))
         return order.at[r].set(pick), free.at[r].set(n_free), log_p, unplaced.at[pick].set(False)
 
@@ -350,7 +353,9 @@ def team_draft(lists: Array, mask: Array, key: Key, k: int) -> tuple[Draw, Array
     return Draw(order, free, None), teams
 
 
-def probabilistic_interleaving(scores: Array, mask: Array, key: Key, k: int, tau: float = 3.0) -> tuple[Draw, Array]:
+def probabilistic_interleaving(
+    scores: Array, mask: Array, key: Key, k: int, tau: Array | float = 3.0
+) -> tuple[Draw, Array]:
     """Return a list and each ranker's share of each place; scores [R, V] -> [k], [R, k].
 
     At each place a ranker is drawn uniformly, and a document from its softmax over ranks, 1/rank^τ.

@@ -31,7 +31,7 @@ def moves(gram: Array, bend: Array, l2: Array | float, noise_std: Array | float,
     return jsl.cho_solve((factor(bend, l2), True), pull(gram, l2, noise_std, n, key))
 
 
-def early(times: float, half_way: float, information: Array) -> Array:
+def early(times: Array | float, half_way: Array | float, information: Array) -> Array:
     """Return the factor on ν after so much information (the total weight of pairs): it falls from `times` to 1.
 
     An order that is wrongly taken for certain hides the documents that would correct it, so while

@@ -82,7 +82,7 @@ def inferred(
     beyond: int,
     pairs: PairSet,
     inclusion: Inclusion = "paper",
-    beyond_weight: float = 1.0,
+    beyond_weight: Array | float = 1.0,
 ) -> Pairs:
     """Return Ω_t of one list.
 

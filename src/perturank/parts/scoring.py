@@ -1,27 +1,64 @@
-"""Scoring functions f(x; θ). An ensemble is one module with a leading axis on every array."""
+"""Scoring functions f(x; θ). An ensemble is one module with a leading axis on every array.
+
+A scorer is an Equinox module with `start(n_features, key)`, which makes one. A row-wise scorer scores each document by
+its own features alone. Any other sees the whole list of candidates, with a mask that tells documents from padding.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from perturank.core import Array, Key
+from perturank.core import Array, Key, Query
+from perturank.errors import BadInput
 
-Scorer = Any  # any Equinox module that maps features [V, d] to scores [V]
+Scorer = Any  # a RowScorer or a ListScorer, or an ensemble of them
 Start = Literal["zero", "centred"]
 
 BLOCK = 512  # documents scored at a time
+NETWORK = "network"  # the scorer of neural rankers, unless they are told another
+SCORER = "network: fully connected, of these widths; module:NAME: a scorer of your own"
+
+
+@runtime_checkable
+class RowScorer(Protocol):
+    """A scorer of single documents: what else is in the list changes nothing."""
+
+    is_row_wise: ClassVar[Literal[True]]
+
+    @classmethod
+    def start(cls, n_features: int, key: Key) -> Self:
+        """Return one that has learned nothing."""
+
+    def __call__(self, features: Array) -> Array:
+        """Return the scores; [V, d] -> [V]."""
+
+
+@runtime_checkable
+class ListScorer(Protocol):
+    """A scorer of whole lists. Padding, where the mask is false, has features of 0; its scores are not read."""
+
+    is_row_wise: ClassVar[Literal[False]]
+
+    @classmethod
+    def start(cls, n_features: int, key: Key) -> Self:
+        """Return one that has learned nothing."""
+
+    def __call__(self, features: Array, mask: Array) -> Array:
+        """Return the scores; [V, d], [V] -> [V]."""
 
 
 class Linear(eqx.Module):
     """f(x; θ) = xᵀθ."""
 
+    is_row_wise: ClassVar[Literal[True]] = True
     weight: Array
 
     def __call__(self, features: Array) -> Array:
@@ -35,6 +72,7 @@ class Network(eqx.Module):
     The paper's scale is √m. The linear path (`shortcut`) is ours.
     """
 
+    is_row_wise: ClassVar[Literal[True]] = True
     hidden: tuple[Array, ...]
     output: Array
     shortcut: Array | None
@@ -97,6 +135,55 @@ def network(
     return Network(hidden, drawn, path, math.sqrt(last))
 
 
+def scorer(name: str, n_features: int, key: Key, network: Callable[[Key], Network]) -> Scorer:
+    """Return a new scorer: the network, or one of the class `module:NAME`.
+
+    The module must have been imported before: a name that was read from a file loads no code.
+    """
+    if name == NETWORK:
+        return network(key)
+    module_name, _, wanted = name.partition(":")
+    module = sys.modules.get(module_name)
+    if module is None:
+        raise BadInput(f"the scorer {name!r} lies in a module that is not imported", f"import {module_name!r} first")
+    kind = getattr(module, wanted, None)
+    if not isinstance(kind, type) or not isinstance(kind, RowScorer | ListScorer):
+        raise BadInput(
+            f"{name!r} is no scorer", "name a class with is_row_wise, start(n_features, key) and __call__: module:NAME"
+        )
+    made = kind.start(n_features, key)
+    shape = jax.eval_shape(lambda: list_scores(made, jnp.zeros((3, n_features)), jnp.ones(3, bool))).shape
+    if shape != (3,):
+        raise BadInput(f"the scorer {name!r} returns an array of shape {shape} for 3 documents", "return one of (3,)")
+    return made
+
+
+def row_scorer(name: str, n_features: int, key: Key, network: Callable[[Key], Network]) -> Scorer:
+    """Return a new scorer for a ranker that learns from pairs of documents of many lists; others are refused.
+
+    The history holds every document once, whatever list it stood in, and no candidates that were not shown.
+    """
+    made = scorer(name, n_features, key, network)
+    if not made.is_row_wise:
+        raise BadInput(
+            f"the scorer {name!r} looks at whole lists, and this ranker remembers pairs without their lists",
+            "use pdgd-neural, which takes it, or a row-wise scorer",
+        )
+    return made
+
+
+def list_scores(scorer: Scorer, features: Array, mask: Array) -> Array:
+    """Return the scores of the documents of one list; [V, d], [V] -> [V]. Padding changes nothing."""
+    if scorer.is_row_wise:
+        return scorer(features)
+    return jnp.where(mask, scorer(jnp.where(mask[:, None], features, 0.0), mask), 0.0)
+
+
+def map_arrays(function: Callable[[Array], Array], scorer: Scorer) -> Scorer:
+    """Return the scorer with this function of each of its arrays."""
+    return jax.tree.map(lambda leaf: function(leaf) if eqx.is_array(leaf) else leaf, scorer)
+
+
 def ensemble(make: Callable[[Key], Scorer], n: int, key: Key) -> Scorer:
     """Return n scorers as one module: every array gets a leading axis of length n."""
     return eqx.filter_vmap(make)(jax.random.split(key, n))
@@ -147,10 +234,10 @@ def backward(scorers: Scorer, features: Array, kept: Any, slopes: Array) -> Scor
     return jax.vjp(lambda p: ensemble_scores(eqx.combine(p, fixed), features), trained)[1](slopes)[0]
 
 
-def ascend(scorer: Scorer, features: Array, slopes: Array, rate: Array | float) -> Scorer:
+def ascend(scorer: Scorer, shown: Query, slopes: Array, rate: Array | float) -> Scorer:
     """Return the scorer after a step along Σ_v slope_v ∂f(x_v)/∂θ; slopes [V]."""
     trained, fixed = eqx.partition(scorer, eqx.is_array)
-    _, back = jax.vjp(lambda t: eqx.combine(t, fixed)(features), trained)
+    _, back = jax.vjp(lambda t: list_scores(eqx.combine(t, fixed), shown.features, shown.mask), trained)
     return eqx.combine(jax.tree.map(lambda leaf, gradient: leaf + rate * gradient, trained, back(slopes)[0]), fixed)
 
 

@@ -100,7 +100,7 @@ def less_squares(tiles: Array, columns: Array, n: Array) -> Array:
     return lax.fori_loop(0, n, row, tiles)
 
 
-def identity(tiles: Array, factor: float, n: Array) -> Array:
+def identity(tiles: Array, factor: Array | float, n: Array) -> Array:
     """Return the tiles with those of `factor` I in the first n block rows."""
 
     def row(b: Array, tiles: Array) -> Array:

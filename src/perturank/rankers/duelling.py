@@ -6,7 +6,7 @@ DBGD is MGD with one candidate.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -40,7 +40,8 @@ class NeuralDuellingSettings(DuellingSettings):
 class Duelling(eqx.Module):
     """Interleaves its list with those of random neighbours and moves towards those that get more clicks."""
 
-    settings: DuellingSettings = eqx.field(static=True)
+    is_row_wise: ClassVar[Literal[True]] = True
+    settings: DuellingSettings
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
 

@@ -38,7 +38,8 @@ class EpsilonGreedy(eqx.Module):
     """Shows the best list but for random places, and takes one logistic gradient step on each list's pairs."""
 
     keeps_limits: ClassVar[Literal[True]] = True
-    settings: EpsilonGreedySettings = eqx.field(static=True)
+    is_row_wise: ClassVar[Literal[True]] = True
+    settings: EpsilonGreedySettings
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
 
@@ -69,7 +70,7 @@ class EpsilonGreedy(eqx.Module):
         scores = self.score(shown)
         pull = weights * jax.nn.sigmoid(scores[None, :] - scores[:, None])  # 1 - σ(f_ij) for i preferred over j
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
-        theta = scoring.ascend(self.theta, shown.features, passed, self.settings.learning_rate)
+        theta = scoring.ascend(self.theta, shown, passed, self.settings.learning_rate)
         return EpsilonGreedy(self.settings, self.n_features, theta)
 
 

@@ -39,6 +39,7 @@ class OlRankNetSettings(HistorySettings):
     budget: int | None = hyper(
         256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE
     )
+    scorer: str = hyper(scoring.NETWORK, scoring.SCORER)
     delta: float = hyper(0.1, "probability with which the lemma's α_t may fail", "δ", SHARE)
     noise_bound: float = hyper(0.5, "sub-Gaussian constant of click noise in the lemma's α_t", "R", POSITIVE)
 
@@ -46,7 +47,7 @@ class OlRankNetSettings(HistorySettings):
 class OlRankNet(HistoryRanker):
     """One network; an order is certain outside its confidence width in the space of gradients (lemma_CI)."""
 
-    settings: OlRankNetSettings = eqx.field(static=True)
+    settings: OlRankNetSettings
     theta: scoring.Scorer
     theta_0: scoring.Scorer
     optimiser: Any
@@ -54,15 +55,19 @@ class OlRankNet(HistoryRanker):
 
     @classmethod
     def start(cls, settings: OlRankNetSettings, n_features: int, key: Key) -> OlRankNet:
-        """Return a network at θ₀, whose scores are all 0."""
-        net = scoring.network(n_features, settings.widths, key, settings.start)
-        theta = jax.tree.map(lambda leaf: leaf[None], net)
+        """Return a network, or a scorer of your own, at θ₀; all scores are 0, less those of θ₀ if need be."""
+
+        def network(k: Key) -> scoring.Network:
+            return scoring.network(n_features, settings.widths, k, settings.start)
+
+        net = scoring.row_scorer(settings.scorer, n_features, key, network)
+        theta = scoring.map_arrays(lambda array: array[None], net)
         form = Full if settings.covariance == "full" else Diagonal
         return cls(
             settings,
             History.empty(n_features),
             theta,
-            jax.tree.map(jnp.copy, theta),
+            scoring.map_arrays(jnp.copy, theta),
             network_fit(settings).optimiser(theta),
             form.start(tangents(net, jnp.zeros((1, n_features))), settings.l2),
         )
@@ -74,21 +79,21 @@ class OlRankNet(HistoryRanker):
 
     def gradients(self, features: Array) -> Tangents:
         """Return g(x; θ)/√m."""
-        net = jax.tree.map(lambda leaf: leaf[0], self.theta)
+        net = scoring.map_arrays(lambda array: array[0], self.theta)
         return tangents(net, features).scaled(self.settings.widths[-1] ** -0.5)
 
     def alpha(self) -> Array:
         """Return α: as set, or α_t of lemma:cb."""
         s = self.settings
-        if s.alpha != "lemma":
+        if not isinstance(s.alpha, str):  # lemma
             return jnp.asarray(s.alpha)
         n = scoring.n_parameters(self.theta)
-        return certainty.exploration_factor(self.covariance.log_det, n, s.delta, s.noise_bound)
+        return certainty.exploration_factor(self.covariance.log_det_ratio(s.l2), n, s.delta, s.noise_bound)
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""
         g = self.gradients(query.features)
-        kernel = self.covariance.kernel(g, inner(g, g), query.mask)
+        kernel = self.covariance.kernel(g, inner(g, g), query.mask, self.settings.l2)
         return certainty.confident(self.score(query), self.alpha() * certainty.distances(kernel), query.mask)
 
     def certain_before(self, query: Query, k: int) -> Array:
@@ -98,11 +103,11 @@ class OlRankNet(HistoryRanker):
         """
         g, scores, alpha = self.gradients(query.features), self.score(query), self.alpha()
         products = inner(g, g)
-        widest = certainty.distances(self.covariance.bound(g, products))
+        widest = certainty.distances(self.covariance.bound(g, products, self.settings.l2))
         sure = certainty.confident(scores, alpha * widest, query.mask)
         doubtful = certainty.doubtful(scores, sure, query.mask, k)
         needed = jnp.any(doubtful, axis=0) | jnp.any(doubtful, axis=1)
-        kernel = self.covariance.kernel(g, products, needed)
+        kernel = self.covariance.kernel(g, products, needed, self.settings.l2)
         return sure | doubtful & certainty.confident(scores, alpha * certainty.distances(kernel), query.mask)
 
     @eqx.filter_jit
@@ -139,7 +144,8 @@ class OlRankNet(HistoryRanker):
             each, lots = batches.at(seen, i), jax.random.split(keys[i], 3)
             told = pairs(each, lots[0])
             news = jnp.where(newest[i] < history.weight.shape[0], told.weight, 0.0)
-            return covariance.widened(self.gradients(each.shown.features), Pairs(told.winner, told.loser, news))
+            gradients = self.gradients(each.shown.features)
+            return covariance.widened(gradients, Pairs(told.winner, told.loser, news), s.l2)
 
         covariance = batches.folded(widen, batches.size(seen), n, self.covariance)
         return OlRankNet(s, history, theta, self.theta_0, optimiser, covariance)
@@ -147,7 +153,8 @@ class OlRankNet(HistoryRanker):
 
 def network_fit(s: OlRankNetSettings) -> NetworkFit:
     """Return how the network of these settings is fitted (eq:loss)."""
-    return NetworkFit(s.learning_rate, s.n_steps, s.budget, s.widths[-1] * s.l2, s.start == "centred")
+    centred = s.start == "centred" or s.scorer != scoring.NETWORK
+    return NetworkFit(s.learning_rate, s.n_steps, s.budget, s.widths[-1] * s.l2, centred)
 
 
 PUBLISHED = [

@@ -70,7 +70,7 @@ class Fit(eqx.Module):
 class P2HeadRank(P2Rank):
     """One network with N heads f ± z·Δ, drawn anew whenever a click has taught something."""
 
-    settings: P2HeadSettings = eqx.field(static=True)
+    settings: P2HeadSettings
     fit: Fit
     hidden_0: tuple[Array, ...]  # the hidden layers at the start
     delta: Array  # the moves of the last layer, [D, N / 2]

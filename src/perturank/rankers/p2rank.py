@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,6 +49,7 @@ class P2NeurSettings(P2Settings):
     budget: int | None = hyper(
         256, "pairs a round: the newest and a sample of the rest; none: the whole history", "", AT_LEAST_ONE
     )
+    scorer: str = hyper(scoring.NETWORK, scoring.SCORER)
 
 
 Remembered = tuple[History, Array | None, Array, Array]  # with gram, pull, and whether there is a new pair
@@ -58,7 +58,7 @@ Remembered = tuple[History, Array | None, Array, Array]  # with gram, pull, and 
 class P2LinRank(P2Rank):
     """P² with N linear rankers, each fitted to the whole history every round."""
 
-    settings: P2LinSettings = eqx.field(static=True)
+    settings: P2LinSettings
     theta: Array  # [d, N]
     pull: Array  # u, the noise on all pairs and on the regulariser, [d, N]
     gram: Array | None  # Σ w x xᵀ over all pairs, [d, d]; None for many features
@@ -68,7 +68,7 @@ class P2LinRank(P2Rank):
     def start(cls, settings: P2LinSettings, n_features: int, key: Key) -> P2LinRank:
         """Return N rankers at 0: nothing is certain before the first click."""
         shape = n_features, settings.n_rankers
-        pull = math.sqrt(settings.l2) * settings.noise_std * jax.random.normal(key, shape)
+        pull = settings.l2**0.5 * settings.noise_std * jax.random.normal(key, shape)
         gram, hessian = linear_fit.unknown(n_features)
         return cls(settings, History.empty(n_features, memory=settings.memory), jnp.zeros(shape), pull, gram, hessian)
 
@@ -139,7 +139,7 @@ class P2LinRank(P2Rank):
 class P2NeurRank(P2Rank):
     """P² with N networks, each taking a few Adam steps a round from where it was."""
 
-    settings: P2NeurSettings = eqx.field(static=True)
+    settings: P2NeurSettings
     theta: scoring.Scorer
     theta_0: scoring.Scorer
     optimiser: Any
@@ -147,15 +147,18 @@ class P2NeurRank(P2Rank):
 
     @classmethod
     def start(cls, settings: P2NeurSettings, n_features: int, key: Key) -> P2NeurRank:
-        """Return N networks at their θ₀, all of whose scores are 0."""
+        """Return N networks, or N scorers of your own, at their θ₀; all scores are 0, less those of θ₀ if need be."""
+
+        def network(k: Key) -> scoring.Network:
+            return scoring.network(n_features, settings.widths, k, settings.start, settings.shortcut)
 
         def one(k: Key) -> scoring.Scorer:
-            return scoring.network(n_features, settings.widths, k, settings.start, settings.shortcut)
+            return scoring.row_scorer(settings.scorer, n_features, k, network)
 
         theta = scoring.ensemble(one, settings.n_rankers, key)
         n_frozen = settings.n_rankers if settings.noise == "frozen" else None
         history = History.empty(n_features, n_frozen, settings.memory)
-        theta_0 = jax.tree.map(jnp.copy, theta)
+        theta_0 = scoring.map_arrays(jnp.copy, theta)
         return cls(settings, history, theta, theta_0, network_fit(settings).optimiser(theta), jax.random.key_data(key))
 
     @property
@@ -193,7 +196,7 @@ def network_fit(s: P2NeurSettings) -> NetworkFit:
         n_steps=s.n_steps,
         budget=s.budget,
         strength=s.widths[-1] * s.l2,
-        centred=s.start == "centred",
+        centred=s.start == "centred" or s.scorer != scoring.NETWORK,
         loss=s.loss,
         noise_std=s.noise_std,
         parameter_noise_std=s.noise_std if s.perturb == "clicks+parameters" else 0.0,

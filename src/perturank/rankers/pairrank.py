@@ -36,7 +36,7 @@ class PairRankSettings(MemorySettings):
 class PairRank(HistoryRanker):
     """Fits all preferences so far each round; an order is certain outside its confidence width."""
 
-    settings: PairRankSettings = eqx.field(static=True)
+    settings: PairRankSettings
     theta: Array  # [d, 1]: an ensemble of one, fitted like any other
     gram: Array  # A - λI, [d, d]
     hessian: linear_fit.AnyHessian  # of an earlier fit
@@ -74,7 +74,7 @@ class PairRank(HistoryRanker):
     def alpha(self, covariance: Array) -> Array:
         """Return α: as set, or α_t of lemma:cb."""
         s = self.settings
-        if s.alpha != "lemma":
+        if not isinstance(s.alpha, str):  # lemma
             return jnp.asarray(s.alpha)
         if s.covariance == "full":
             log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(covariance / s.l2))))

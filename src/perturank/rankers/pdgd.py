@@ -32,29 +32,40 @@ class NeuralPDGDSettings(PDGDSettings):
 
     learning_rate: float = hyper(0.01, "size of a gradient step", "η", POSITIVE)
     widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
+    scorer: str = hyper(scoring.NETWORK, scoring.SCORER)
 
 
 class PDGD(eqx.Module):
-    """A Plackett–Luce ranker that ascends an unbiased estimate of the preference gradient."""
+    """A Plackett–Luce ranker that ascends an unbiased estimate of the preference gradient.
+
+    A scorer that looks at the whole list ranks all candidates; it learns from the shown documents as a list of their
+    own, with the probabilities of the list that was shown.
+    """
 
     keeps_limits: ClassVar[Literal[True]] = True
-    settings: PDGDSettings = eqx.field(static=True)
+    settings: PDGDSettings
     n_features: int = eqx.field(static=True)
     theta: scoring.Scorer
     rate: Array
 
     @classmethod
     def start(cls, settings: PDGDSettings, n_features: int, key: Key) -> PDGD:
-        """Return a ranker whose scores are all 0: its lists are uniformly random."""
+        """Return a ranker whose scores are all 0, unless its own scorer starts otherwise: its lists are random."""
         theta: scoring.Scorer = scoring.linear(n_features)
         if isinstance(settings, NeuralPDGDSettings):
-            theta = scoring.network(n_features, settings.widths, key)
+            widths = settings.widths
+            theta = scoring.scorer(settings.scorer, n_features, key, lambda k: scoring.network(n_features, widths, k))
         return cls(settings, n_features, theta, jnp.asarray(settings.learning_rate, jnp.float32))
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Whether what else is in the list changes no score."""
+        return self.theta.is_row_wise
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
-        return self.theta(query.features) + query.prior
+        return scoring.list_scores(self.theta, query.features, query.mask) + query.prior
 
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:
@@ -80,7 +91,7 @@ class PDGD(eqx.Module):
         p = jax.nn.sigmoid(scores[:, None] - scores[None, :])
         pull = jnp.where(weights > 0, weights * reversal(scores, log_left) * p * (1 - p), 0.0)
         passed = jnp.sum(pull, axis=1) - jnp.sum(pull, axis=0)
-        theta = scoring.ascend(self.theta, interaction.shown.features, passed, self.rate)
+        theta = scoring.ascend(self.theta, interaction.shown, passed, self.rate)
         rate = jnp.where(jnp.any(weights > 0), self.rate * self.settings.decay, self.rate)
         return PDGD(self.settings, self.n_features, theta, rate)
 

@@ -23,7 +23,8 @@ class Random(eqx.Module):
     """Shows uniformly random lists and learns nothing; with a prior it scores by the prior alone."""
 
     keeps_limits: ClassVar[Literal[True]] = True
-    settings: RandomSettings = eqx.field(static=True)
+    is_row_wise: ClassVar[Literal[True]] = True
+    settings: RandomSettings
     n_features: int = eqx.field(static=True)
 
     @classmethod

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from perturank import catalogue, clicks, datasets
-from perturank.hyperparameters import Settings
+from perturank.hyperparameters import Settings, without_newer
 from perturank.simulation import Plan
 
 
@@ -45,6 +45,7 @@ class Job:
         for newer, default in (("keeps_orders", False), ("batch", 1)):  # a run without them keeps its earlier name
             if decides[newer] == default:
                 del decides[newer]
+        decides["settings"] = json.dumps(without_newer(self.chosen), sort_keys=True)
         return hashlib.blake2b(json.dumps(decides, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     @property
@@ -58,9 +59,11 @@ class Job:
 
     def plan_on(self, fold: datasets.Fold) -> Plan:
         """Return what a simulation needs, on data that are loaded already."""
+        settings = catalogue.load_published(self.ranker).settings.changed(**self.chosen)
+        catalogue.import_scorer(settings)
         return Plan(
             ranker=self.ranker,
-            settings=catalogue.load_published(self.ranker).settings.changed(**self.chosen),
+            settings=settings,
             user=clicks.user(self.user, fold.n_grades, stop=self.stop),
             fold=fold,
             rounds=self.rounds,

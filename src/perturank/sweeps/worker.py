@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import jax
 
-from perturank import datasets, machine
+from perturank import catalogue, datasets, machine
+from perturank.core import traces_settings
 from perturank.errors import BadInput
+from perturank.hyperparameters import Settings
 from perturank.results.job import Job
 from perturank.results.manifest import made_by
 from perturank.results.outcome import RunOutcome
@@ -40,16 +42,19 @@ class Done(NamedTuple):
     is_ours: bool = False
 
 
-def program(job: Job) -> tuple[str, str, str, int]:
-    """Return what runs must share to share their compiled programs."""
-    return job.ranker, job.settings, job.data, job.top
+@functools.cache
+def program(job: Job) -> tuple[str, Settings, str, int]:
+    """Return what runs must share to share their compiled programs: all settings that are not traced."""
+    entry = catalogue.load_published(job.ranker)
+    settings = entry.settings.changed(**job.chosen)
+    return job.ranker, settings.traced(lambda _: None) if traces_settings(entry.kind) else settings, job.data, job.top
 
 
 def run_worker(pipe: Connection, folder: Path, parent: int) -> None:
     """Run the jobs that come through the pipe until it is closed or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     store = Store.open(folder)
-    compiled: set[tuple[str, str, str, int]] = set()
+    compiled: set[object] = set()
 
     def advance(n: int) -> None:
         if os.getppid() != parent:  # killed: nobody will collect this run, and a new sweep may be making it
