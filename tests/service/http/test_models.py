@@ -23,7 +23,7 @@ from perturank.service.log import snapshots
 from perturank.service.serving.service import Service
 from perturank.wire.specification import SpecRequest
 
-SPEC = {"n_features": 5, "ranker": "pdgd-linear", "places": 4}
+SPEC = {"n_features": 5, "ranker": "pdgd-linear", "places": 4, "scaling": "none"}
 DOCUMENTS = [{"id": f"d{i}", "features": row.tolist()} for i, row in enumerate(rows(6))]
 
 
@@ -314,7 +314,7 @@ def test_a_file_whose_arrays_do_not_fit_is_refused(http: TestClient, service: Se
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_file_that_holds_what_is_no_number_is_refused(http: TestClient, service: Service, value: float) -> None:
-    service.put("m", SpecRequest(n_features=5, ranker="p2linrank", places=4))
+    service.put("m", SpecRequest(n_features=5, ranker="p2linrank", places=4, scaling="none"))
     ranker = service.models.get("m").ranker
     sound = storage.arrays_of(ranker)
     names = [name for name, array in sound.items() if array.dtype.kind == "f" and array.size]

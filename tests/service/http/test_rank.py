@@ -21,12 +21,12 @@ from perturank.service.http.rank import ListEndpoints
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
-from perturank.service.log.records import Impression, new_id, sign_id
+from perturank.service.log.records import Impression, new_id, sign_id, unpacked
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Explained
 
-SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4}
+SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4, "scaling": "none"}
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,10 @@ def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
         ({"documents": []}, "there are no documents"),
         ({"documents": documents()[:1] * 2}, "two documents are named 'd0'"),
         ({"documents": [{"id": "a", "features": [1.0, 2.0]}]}, "document 'a' has 2 features"),
-        ({"documents": [{"id": "a", "features": [1e39, 0, 0, 0, 0]}]}, "features[0, 0] is not a number up to 1e+12"),
+        (
+            {"documents": [{"id": "a", "features": [1e39, 0, 0, 0, 0]}]},
+            "feature 0 of document 'a' is not a number up to 1e+12",
+        ),
         ({"documents": [{"id": "a", "features": {"x": 1.0}}]}, "the model's features have no names"),
         ({"documents": [{"id": "", "features": [0, 0, 0, 0, 0]}]}, "the body cannot be understood"),
         (
@@ -228,10 +231,30 @@ def test_named_features_are_scaled_and_may_be_missing(http: TestClient) -> None:
     assert http.put("/v1/models/m", json=SPEC | {"features": named}).status_code == 201
     full = {"a": 1, "b": 1, "c": 1, "d": 3}
     assert rank(http, documents=[{"id": "x", "features": full}])["ranking"] == [{"id": "x", "certain": True}]
-    assert (
-        "lacks feature 'd'" in rank(http, 422, documents=[{"id": "x", "features": {"a": 1, "b": 1, "c": 1}}])["title"]
-    )
+    lacking = rank(http, 422, documents=[{"id": "x", "features": {"a": 1, "b": 1, "c": 1}}])
+    assert "feature 'd' of document 'x' is missing" in lacking["title"]
     assert "has a feature 'z'" in rank(http, 422, documents=[{"id": "x", "features": full | {"z": 1}}])["title"]
+
+
+@pytest.mark.parametrize("scaling", ["auto", "query"])
+def test_a_feature_that_is_null_or_not_named_is_missing(http: TestClient, service: Service, scaling: str) -> None:
+    named = {"features": [{"name": name} for name in "abcde"], "scaling": scaling}
+    assert http.put("/v1/models/raw", json=SPEC | named).status_code == 201
+    full = dict.fromkeys("abcde", 3.0)
+    given = [full, full | {"b": None}, {"a": 1.0}, [1.0, None, 1e9, 4.0, 5.0]]
+    asked = [{"id": f"d{i}", "features": features} for i, features in enumerate(given)]
+    answer = http.post("/v1/models/raw/rank", json={"documents": asked}).json()
+    assert {each["id"] for each in answer["ranking"]} == {"d0", "d1", "d2", "d3"}
+    [shown] = [record.entry for record in service.log.read(model="raw") if isinstance(record.entry, Impression)]
+    kept = dict(zip(shown.ids, unpacked(shown.packed, None)[0], strict=True))
+    np.testing.assert_array_equal(np.isnan(kept["d2"]), [False, True, True, True, True])
+    if scaling == "auto":
+        np.testing.assert_array_equal(kept["d3"], np.array([1.0, np.nan, 1e9, 4.0, 5.0], np.float32))
+    else:
+        assert np.nanmin(list(kept.values())) == 0.0
+        assert np.nanmax(list(kept.values())) == 1.0
+    bad = http.post("/v1/models/raw/rank", json={"documents": [{"id": "x", "features": full | {"c": 1e30}}]})
+    assert bad.json()["title"] == "feature 'c' of document 'x' is not a number up to 1e+12"
 
 
 def test_exploration_is_held_back_and_the_probability_says_so(http: TestClient) -> None:

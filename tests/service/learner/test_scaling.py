@@ -57,15 +57,15 @@ def test_the_scale_is_that_of_what_was_shown(log: Log) -> None:
 
 
 def test_what_was_learned_is_learned_again_at_the_new_scale(log: Log) -> None:
-    chosen = spec("p2linrank", scaling="auto")
-    created(log, ranker="p2linrank", scaling="auto")
+    chosen = spec("pairrank", scaling="auto")
+    created(log, ranker="pairrank", scaling="auto")
     learner = Learner(log)
     for n, start in ((1, 0), (2, 1), (1, 3)):
         lived(log, chosen, n, start)
         learner.step()
     state, last = learner.states["m"], scales(log)[-1]
     assert (last.n, state.learned) == (4, 4)
-    # The oracle: one fit to all four lists at the last scale, which is convex.
+    # The oracle: one fit to all four lists at the last scale, which is convex and draws nothing.
     fresh = chosen.start()
     assert isinstance(fresh, Standardised)
     at_once = fresh.with_scale(Scale(np.array(last.location), np.array(last.spread)))
