@@ -16,7 +16,6 @@ import msgspec
 
 PROGRESS, TOTAL, MINUTE, HOUR = -1, 0, 60, 3600  # the seconds that a sum is about; the first two have no end
 MINUTES_KEPT, HOURS_KEPT = 180, 720
-MOST_SUMS = 1 + MINUTES_KEPT + 1 + HOURS_KEPT + 1  # of one model
 LARGEST = "largest "  # begins the names of amounts of which the largest is kept, not the sum
 LAGS, LAG = "lags", "lag"  # from click to version: how many, and seconds
 POSITIONS = tuple(LARGEST + name for name in ("completed position", "learned position", "waiting since"))
