@@ -30,6 +30,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run tests that have a long form in that form")
 
 
+# These begin: whoever starts a long file last works alone in the end.
+LONGEST_FILES = {
+    "test_blocks.py",
+    "test_clock.py",
+    "test_damage.py",
+    "test_examples.py",
+    "test_killing.py",
+    "test_notebook.py",
+    "test_rankers.py",
+    "test_raw_bytes.py",
+    "test_reproduce.py",
+    "test_serving.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST_FILES)
+
+
 @pytest.fixture
 def is_long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))

@@ -58,10 +58,13 @@ def test_what_is_finished_is_not_run_again(unbroken: tuple[Path, Any]) -> None:
     assert {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()} == before
 
 
-def test_killed_ten_times_and_finished_it_has_the_same_bits(unbroken: tuple[Path, Any], tmp_path: Path) -> None:
+@pytest.mark.long
+def test_killed_again_and_again_and_finished_it_has_the_same_bits(
+    unbroken: tuple[Path, Any], tmp_path: Path, is_long: bool
+) -> None:
     chance = random.Random(1)
     folder = tmp_path / "killed"
-    for _ in range(10):
+    for _ in range(10 if is_long else 3):
         started = subprocess.Popen(
             [*PROGRAM, "reproduce", *SMALL, "--out", str(folder), "--jobs", "2"],
             stdout=subprocess.DEVNULL,
