@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from perturank import machine
+
 # As the command line sets them: the bits of both are compared.
 for variable in ("NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -47,6 +49,11 @@ LONGEST_FILES = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST_FILES)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage as seldom as the service does: tracing makes many objects, and few of them are garbage."""
+    machine.look_for_garbage_seldom()
 
 
 @pytest.fixture
