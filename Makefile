@@ -12,7 +12,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 BENCHMARKS := PYTHONPATH="$(CURDIR)/tests:$$PYTHONPATH" $(BIN)/python -m benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-long check audit fix docs bench bench-service web clean
+.PHONY: help setup demo play test test-long check check-types check-rest audit fix docs bench bench-service web clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +25,8 @@ demo: $(READY)  ## run the paper's comparison in small: a table, figures and dem
 play: $(READY)  ## search Python's own documentation in a browser, click, and watch it learn
 	$(BIN)/perturank play
 
-test: check  ## run the checks and all tests
+test: $(READY)  ## run the checks and all tests
+	@$(MAKE) --no-print-directory -j $(WORKERS) check
 	@scripts/make-postgres
 	@scripts/make-chromium
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m "not as_shipped"
@@ -35,10 +36,14 @@ test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests
 	@scripts/make-postgres
 	$(BIN)/pytest -n 0 --long -m long
 
-check: $(READY)  ## lint, formatting, types, direction of imports, documentation, dependencies
+check: check-types check-rest  ## lint, formatting, types, direction of imports, documentation, dependencies
+
+check-types: $(READY)
+	$(BIN)/mypy
+
+check-rest: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MKDOCS)
 	$(BIN)/pip check

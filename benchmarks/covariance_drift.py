@@ -79,7 +79,7 @@ def main(n_rounds: int = 5000, width: int = 16) -> None:
         key = jax.random.fold_in(keys[LEARNING], t)
         waiting.append(np.asarray(differences(ranker, seen, key), np.float64))
         a = np.eye(waiting[0].shape[1]) * settings.as_dict()["l2"] if a is None else a
-        ranker = ranker._learn(seen, key)
+        ranker = ranker.learn(seen, key)
         if t == n_rounds or sum(map(len, waiting)) > PAIRS_AT_ONCE:
             u = np.concatenate(waiting)
             a += u.T @ u

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from perturank import machine
+
 # As the command line sets them: the bits of both are compared.
 for variable in ("NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -28,6 +30,30 @@ settings.load_profile("tests")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run tests that have a long form in that form")
+
+
+# These begin: whoever starts a long file last works alone in the end.
+LONGEST_FILES = {
+    "test_blocks.py",
+    "test_clock.py",
+    "test_damage.py",
+    "test_examples.py",
+    "test_killing.py",
+    "test_notebook.py",
+    "test_rankers.py",
+    "test_raw_bytes.py",
+    "test_reproduce.py",
+    "test_serving.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST_FILES)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage as seldom as the service does: tracing makes many objects, and few of them are garbage."""
+    machine.look_for_garbage_seldom()
 
 
 @pytest.fixture

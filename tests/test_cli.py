@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 from perturank import catalogue, clicks, datasets, storage
 from perturank.__about__ import __version__
 from perturank.cli import app
-from perturank.cli.simulate import _results_tables
+from perturank.cli.simulate import results_tables
 from perturank.service.settings import ServeSettings
 
 pytestmark = pytest.mark.as_shipped
@@ -136,7 +136,7 @@ def test_a_table_of_many_seeds_shows_the_worst_run_the_tenth_percentile_and_coll
         for i, ndcg in enumerate(last)
     ]
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(_results_tables(results, 10))
+    console.print(results_tables(results, 10))
     shown = console.export_text()
     row = next(line for line in shown.splitlines() if line.startswith("10,000"))
     assert " ".join(row.split()) == "10,000 0.500 ± 0.100 0.000 0.100 1,050.0 ± 10.0 1,000.0 1,010.0"

@@ -34,8 +34,7 @@ def test_dcg_agrees_with_the_oracle(grades: list[int]) -> None:
 
 
 def test_ndcg_of_the_ideal_list_is_one_and_of_the_reverse_is_the_formula() -> None:
-    grades = jnp.array([0, 1, 2, 4, 3])
-    ideal = metrics.ideal_dcg(grades, 3)
+    (ideal,) = metrics.ideal_dcgs([0, 1, 2, 4, 3], [0, 5], 3)
     assert float(metrics.ndcg(jnp.array([4, 3, 2]), jnp.ones(3, bool), ideal)) == pytest.approx(1, abs=1e-6)
     worst = float(metrics.ndcg(jnp.array([0, 1, 2]), jnp.ones(3, bool), ideal))
     assert worst == pytest.approx(oracle.ndcg([0, 1, 2], [0, 1, 2, 4, 3]), rel=1e-6)
@@ -43,12 +42,6 @@ def test_ndcg_of_the_ideal_list_is_one_and_of_the_reverse_is_the_formula() -> No
 
 def test_a_query_without_a_relevant_document_counts_zero_online() -> None:
     assert float(metrics.ndcg(jnp.zeros(3, int), jnp.ones(3, bool), jnp.float32(0))) == 0
-
-
-@settings(max_examples=30, deadline=None)
-@given(GRADES)
-def test_running_counts_give_the_misordered_pairs(grades: list[int]) -> None:
-    assert int(metrics.misordered(*seen(grades), n_grades=5)) == oracle.misordered(grades)
 
 
 @settings(max_examples=30, deadline=None)
@@ -68,7 +61,7 @@ def test_shown_list_and_the_rest_by_score_with_ties_counted_half(
 
 
 @pytest.mark.parametrize("n", [16, 100, 256])
-def test_both_ways_of_counting_agree_on_long_lists(n: int) -> None:
+def test_pairs_are_counted_right_on_long_lists(n: int) -> None:
     rng = np.random.default_rng(n)
     grades, scores, mask = rng.integers(0, 5, n), rng.normal(size=n), rng.random(n) < 0.8
     shown = rng.permutation(np.flatnonzero(mask))[:10]
@@ -77,7 +70,6 @@ def test_both_ways_of_counting_agree_on_long_lists(n: int) -> None:
     found = metrics.misordered_shown(
         jnp.asarray(shown), jnp.ones(10, bool), jnp.asarray(grades), jnp.asarray(scores), jnp.asarray(mask)
     )
-    assert float(found) == int(metrics.misordered(jnp.asarray(full), jnp.ones(full.size, bool), 5))
     assert float(found) == oracle.misordered(full.tolist())
 
 

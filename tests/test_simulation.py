@@ -56,7 +56,7 @@ def test_a_run_is_evaluated_when_asked_and_at_its_end() -> None:
     assert len(run.ndcgs) == ROUNDS
     assert all(0 <= c.ndcg <= 1 for c in run.checkpoints)
     assert all(c.uncertain is None for c in run.checkpoints)
-    assert all(0 <= c.uncertain <= 1 for c in whole("p2linrank").checkpoints if c.uncertain is not None)
+    assert all(c.uncertain is not None and 0 <= c.uncertain <= 1 for c in whole("p2linrank").checkpoints)
     assert all(c.certain_wrong is None for c in run.checkpoints)
     assert all(0 <= c.certain_wrong <= 1 for c in whole("p2linrank").checkpoints if c.certain_wrong is not None)
     assert whole("p2linrank").checkpoints[-1].certain_wrong is not None

@@ -43,27 +43,10 @@ def dcg(grades: Array, mask: Array) -> Array:
     return jnp.sum(gains * _discounts(grades.shape[0]).astype(np.float32))
 
 
-def ideal_dcg(grades: Array, k: int) -> Array:
-    """Return the DCG of the best k of these grades; padding of grade 0 adds nothing; [V] -> []."""
-    best = jnp.sort(grades, descending=True)[:k]
-    return dcg(best, jnp.ones(best.shape, bool))
-
-
 def ndcg(shown_grades: Array, shown_mask: Array, ideal: Array) -> Array:
     """Return DCG over the ideal one, at most 1; 0 for a query without a relevant document."""
     share = dcg(shown_grades, shown_mask) / jnp.where(ideal > 0, ideal, 1)
     return jnp.where(ideal > 0, jnp.minimum(share, 1), 0)  # rounding may end just above 1
-
-
-def misordered(order_grades: Array, mask: Array, n_grades: int) -> Array:
-    """Return K(π, π*): pairs of different grades in the wrong order down a full list; [V] -> [].
-
-    Each document adds the number of lower grades above it, from running counts of every grade.
-    """
-    every = jnp.arange(n_grades)
-    grades = jnp.where(mask, order_grades, -1)[:, None]
-    above = jnp.cumsum(grades == every, axis=0, dtype=jnp.int32)
-    return jnp.sum(jnp.where(every < grades, above, 0))
 
 
 def misordered_shown(order: Array, shown_mask: Array, grades: Array, scores: Array, mask: Array) -> Array:

@@ -13,7 +13,7 @@ import pytest
 from perturank.datasets import Fold, content, load
 from perturank.datasets.dataset import fingerprint
 from perturank.datasets.linear_truth import DELTA_MIN, NORM, linear
-from perturank.datasets.synthetic import HEAD, N_HELD_OUT, QUERIES_AT_ONCE, _law, mslr_like, stream
+from perturank.datasets.synthetic import HEAD, N_HELD_OUT, QUERIES_AT_ONCE, feature_law, mslr_like, stream
 from perturank.errors import BadInput
 
 DIGESTS = """
@@ -68,7 +68,7 @@ def test_its_raw_features_have_very_different_scales() -> None:
 
 def test_interactions_tell_more_than_the_features_alone() -> None:
     """A least-squares fit gains from products of qualities: there is something for a network to find."""
-    data, law = mslr_like(60, 0), _law()
+    data, law = mslr_like(60, 0), feature_law()
     smooth = [(law.weights.argmax(axis=0) == k) & np.isin(law.kind, (3, 4, 5)) for k in range(len(law.weights))]
     fits = []
     for squared in (False, True):

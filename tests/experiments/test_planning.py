@@ -132,6 +132,7 @@ def test_the_theorem_is_tried_by_users_who_obey_its_proposition(name: str) -> No
     plan = plan_runs(asked(experiments=(name,)), SOURCES, {})
     assert {job.user for job in plan.jobs.values()} == {"preferences"}
     learners = [job for job in plan.jobs.values() if job.ranker != "random"]
+    assert learners
     assert all(job.chosen["examined_beyond"] >= job.top - 1 for job in learners)
 
 

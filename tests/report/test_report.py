@@ -116,7 +116,7 @@ def test_every_link_into_the_page_finds_its_heading_and_every_picture_says_what_
     assert len(alts) == 2
     assert all("Panels: synthetic with the perfect user" in alt for alt in alts)
     assert [given["lang"] for tag, given in page.elements if tag == "html"] == ["en"]
-    assert all(given.get("scope") for tag, given in page.elements if tag == "th")
+    assert {given.get("scope") for tag, given in page.elements if tag == "th"} == {"col", "colgroup", "row", "rowgroup"}
 
 
 def test_the_best_number_of_a_column_is_bold(page: Page) -> None:
@@ -186,8 +186,11 @@ def test_two_drawings_under_one_label_have_files_of_their_own(tmp_path: Path) ->
 
 def test_writing_again_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     report.write_report(tmp_path, [sample(n_missing=4)], {"version": "1.2", EVIL: EVIL})
-    for path in (path for path in folder.rglob("*") if path.is_file()):
-        assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
+    first, second = (
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (folder, tmp_path)
+    )
+    assert first == second != {}
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def simulate(
         typer.echo(f"interrupted after {len(results)} of {seeds} runs; {_how_to_go_on(checkpoint)}", err=True)
         raise typer.Exit(130) from None
     if not as_json:
-        to_people(_results_tables(results, top))
+        to_people(results_tables(results, top))
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def _how_to_go_on(checkpoint: Path | None) -> str:
     return f"go on with the same command: {checkpoint} knows how far it came"
 
 
-def _results_tables(results: Sequence[Result], top: int) -> Group:
+def results_tables(results: Sequence[Result], top: int) -> Group:
     """Return a row per checkpoint; of several seeds mean, worst and tenth percentile, and how many collapsed."""
     first = results[0]
     is_one = len(results) == 1

@@ -68,7 +68,7 @@ QUERIES_AT_ONCE = 250  # keeps the float64 copies of a stream small
 
 
 @dataclass(frozen=True)
-class _Law:
+class FeatureLaw:
     """How latent qualities show in the features: weights [K, d], and a shape for each feature."""
 
     weights: Floats
@@ -143,7 +143,7 @@ def _relevance(z: Floats) -> Floats:
 
 
 def _features(latent: Floats, query: NDArray[np.int64], rng: Generator) -> Floats:
-    law = _law()
+    law = feature_law()
     signal = latent @ law.weights + law.noise_std * rng.normal(size=(len(latent), N_FEATURES))
     rarity = rng.gamma(4.0, 1.0, size=int(query[-1]) + 1)[query]  # of the query's terms, as in tf-idf
     values = np.empty_like(signal)
@@ -182,7 +182,8 @@ SHAPES = (_count, _log_normal, _yes_or_no, _tf_idf, _share, _log_probability)
 
 
 @cache
-def _law() -> _Law:
+def feature_law() -> FeatureLaw:
+    """Return how features follow from the qualities of a document; the same for all data made here."""
     rng = np.random.default_rng(LAW_SEED)
     column = np.arange(N_FEATURES)
     group = np.where(column < N_KINDS * N_STREAMS, column // N_STREAMS, column - N_KINDS * (N_STREAMS - 1))
@@ -192,4 +193,4 @@ def _law() -> _Law:
     kind = np.array([0, 3, 4, 1, 5, 1, 0, 2, 3, 4])[(group + group // N_LATENT) % 10]
     location = np.choose(kind, [1.0, 9.0, -0.5, 0.0, 0.0, 0.0]) + 0.3 * rng.normal(size=N_FEATURES)
     spread = np.choose(kind, [0.7, 1.8, 1.0, 1.0, 1.2, 3.0])
-    return _Law(weights, rng.uniform(0.3, 1.0, N_FEATURES), location, spread, kind)
+    return FeatureLaw(weights, rng.uniform(0.3, 1.0, N_FEATURES), location, spread, kind)

@@ -96,6 +96,7 @@ def test_history_reads_and_packs_beside_the_event_loop(
     assert answer.headers["content-encoding"] == "gzip"
     assert len(answer.json()["buckets"]) >= 1
     assert asked == ["m"]
+    assert packed
     assert all("worker" in name.lower() for name in packed)
 
 

@@ -199,7 +199,7 @@ def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
 def test_bad_requests_are_refused_and_nothing_is_logged(
     http: TestClient, service: Service, changes: dict[str, Any], says: str
 ) -> None:
-    assert rank(http, 422, **changes)["title"] == says
+    assert rank(http, 422, **changes)["title"].startswith(says)
     assert impressions(service) == []
 
 
@@ -352,11 +352,12 @@ def test_a_clock_set_back_a_day_changes_nothing(
         assert feedback(http, **said) == {"status": "recorded"}
     service.close_windows()  # none is over, and none opens again
     assert learner.step() == 2
-    assert rank(http, mode="exploit")["version"] <= 1
+    service.refresh()
+    assert rank(http, mode="exploit")["version"] == 1
     assert list(faults(service.log)) == []
     assert rebuild(service.log, "m").differs is None
     ages = [float(line.split()[1]) for line in http.get("/metrics").text.splitlines() if "age_seconds{" in line]
-    assert all(age >= 0 for age in ages)
+    assert min(ages) >= 0
 
 
 def test_more_clicks_than_a_list_can_have_are_refused(http: TestClient) -> None:

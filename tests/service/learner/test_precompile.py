@@ -8,6 +8,7 @@ import time
 import pytest
 from helpers.service_small import created, lived, spec
 
+from perturank.core import Ranker
 from perturank.service.learner import update
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.process import Precompiler
@@ -61,3 +62,22 @@ def test_a_model_whose_next_batch_needs_another_program_does_not_wait(
     lived(log, grown, 2, 5)
     assert learner.step(precompiler.holds) == 2  # while it is still being compiled
     compiled.set()
+
+
+def test_what_will_be_needed_is_compiled_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[object] = []
+    compile_really = update.prepare
+
+    def count(ranker: Ranker, seed: int, places: int) -> None:
+        compiled.append(ranker)
+        compile_really(ranker, seed, places)
+
+    monkeypatch.setattr(update, "prepare", count)
+    created(log)
+    learner, precompiler = Learner(log), Precompiler()
+    learner.catch_up()
+    for _ in range(3):
+        precompiler.look(learner)
+        while precompiler.is_busy:
+            time.sleep(0.01)
+    assert len(compiled) == 1

@@ -6,14 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 from helpers import small
-from helpers.service_small import N_FEATURES, PLACES, impression, rows, spec
+from helpers.service_small import PLACES, impression, rows, spec
 
 from perturank.core import Query
 from perturank.service.learner import update
-from perturank.service.learner.learner import Learner
-from perturank.service.learner.process import Precompiler
-from perturank.service.log import Log
-from perturank.service.log.records import Changed, packed
+from perturank.service.log.records import packed
 
 MANY = [update.Clicked(i, impression(i), frozenset("b")) for i in range(5)]
 
@@ -62,18 +59,3 @@ def test_a_ranker_with_a_memory_never_grows() -> None:
     assert update.shapes(update.with_room_ahead(grown, 10_000_000, PLACES)) == update.shapes(grown)
     assert spec("p2linrank", settings={"memory": 99}).settings["memory"] == 99
     assert spec("p2linrank", settings={"memory": None}).settings["memory"] is None
-
-
-def test_what_will_be_needed_is_compiled_once(log: Log) -> None:
-    with log.transaction() as transaction:
-        transaction.append("m", Changed(0, spec("pdgd-linear")))
-    learner, foresight = Learner(log), Precompiler()
-    learner.step()
-    foresight.look(learner)
-    assert foresight._thread is not None
-    foresight._thread.join()
-    first = foresight._thread
-    foresight.look(learner)
-    assert foresight._thread is first
-    assert learner.states["m"].spec is not None
-    assert learner.states["m"].spec.n_features == N_FEATURES

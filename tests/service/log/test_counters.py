@@ -17,7 +17,6 @@ from perturank.service.log.counters import (
     HOUR,
     LARGEST,
     MINUTE,
-    MOST_PERIODS,
     PROGRESS,
     TOTAL,
     Amounts,
@@ -26,7 +25,6 @@ from perturank.service.log.counters import (
 )
 from perturank.service.log.sqlite import SqliteLog
 
-DAY = 86_400_000
 POSTGRES_TABLES = ("perturank_sums", "perturank_counters")
 
 
@@ -75,19 +73,26 @@ def test_of_largest_amounts_the_largest_is_kept(log: Log) -> None:
     assert totals(log) == {LARGEST + "lag": 5.0}
 
 
-def test_minutes_become_hours_and_the_rows_stay_few(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1_700_000_000_000]
-    monkeypatch.setattr(time, "time_ns", lambda: now[0] * 1_000_000)
-    n = 2000
-    for _ in range(n):  # one each half hour, for 41 days; a log without entries follows the clock
+def test_minutes_become_hours_after_three_and_hours_are_deleted_after_a_month(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = 1_700_000_000 // HOUR * HOUR
+    now = [began]
+    monkeypatch.setattr(time, "time_ns", lambda: now[0] * 1_000_000_000)
+
+    def hours() -> list[tuple[int, Amounts]]:
+        return [((row.start - began) // HOUR, row.amounts) for row in log.counters((HOUR,))]
+
+    for half_hour in range(16):  # a log without entries follows the clock
+        now[0] = began + half_hour * HOUR // 2
         add(log, a=1)
-        now[0] += DAY // 48
-    rows = log.counters((TOTAL, MINUTE, HOUR))
-    assert len(rows) <= MOST_PERIODS
-    assert totals(log) == {"a": n}
-    hours = [row for row in rows if row.span == HOUR]
-    assert all(row.amounts == {"a": 2} for row in hours[1:-1])
-    assert len(hours) > 700
+    assert hours() == [(0, {"a": 2}), (1, {"a": 2}), (2, {"a": 2}), (3, {"a": 2}), (4, {"a": 1})]
+    assert [(row.start - began) / HOUR for row in log.counters((MINUTE,))] == [4.5, 5, 5.5, 6, 6.5, 7, 7.5]
+    now[0] = began + (30 * 24 + 2) * HOUR
+    add(log, a=1)
+    assert hours() == [(hour, {"a": 2}) for hour in range(2, 8)]
+    assert [row.amounts for row in log.counters((MINUTE,))] == [{"a": 1}]
+    assert totals(log) == {"a": 17}
 
 
 def test_what_waits_to_be_learned_has_a_lag_until_it_is_reached(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from helpers import small
 from helpers.service_small import PLACES, impression, rows, spec
 
 from perturank.service.serving.explain import explored
-from perturank.service.serving.sampling import MOST_PROGRAMS, ListProgram, SampledList, _log_propensity, sample_list
+from perturank.service.serving.sampling import MOST_PROGRAMS, ListProgram, SampledList, sample_list
 from perturank.wire.specification import Exploration
 
 
@@ -26,11 +26,15 @@ def test_where_no_list_explores_every_place_is_certain() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-@pytest.mark.parametrize("is_best", [False, True])
-def test_every_share_of_lists_that_explore_has_a_probability(share: float, is_best: bool) -> None:
-    found = _log_propensity([-0.1], [2], share, is_best)
-    expected = {0.0: 1.0, 0.25: 0.25 * math.exp(-0.1) + 0.75 * is_best, 1.0: math.exp(-0.1)}[share]
-    assert math.exp(found) == pytest.approx(expected)
+def test_every_share_of_lists_that_explore_has_a_probability(share: float) -> None:
+    """Two documents in random order: an exploring list is either with probability 1/2, another is the best."""
+    model = spec("random", exploration=Exploration(share=share))
+    program = ListProgram.of(model.start(), model)
+    found = [sample_list(program, rows(2), None, PLACES, draw=i) for i in range(50)]
+    assert {each.order == each.best for each in found} == ({True} if share == 0 else {True, False})
+    for each in found:
+        assert each.log_propensity is not None
+        assert math.exp(each.log_propensity) == pytest.approx(share / 2 + (1 - share) * (each.order == each.best))
 
 
 def test_programs_of_shapes_that_nobody_asks_for_any_more_are_given_back() -> None:

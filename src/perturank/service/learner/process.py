@@ -117,15 +117,16 @@ class Precompiler:
 
         Other models learn meanwhile.
         """
-        return self._is_busy and self._awaited is not None and self._awaited == _kind(state)
+        return self.is_busy and self._awaited is not None and self._awaited == _kind(state)
 
     @property
-    def _is_busy(self) -> bool:
+    def is_busy(self) -> bool:
+        """Whether a program is being compiled."""
         return self._thread is not None and self._thread.is_alive()
 
     def look(self, learner: Learner) -> None:
         """Begin to compile if something is foreseen and nothing is being compiled."""
-        if self._is_busy:
+        if self.is_busy:
             return
         for state in learner.states.values():
             life = state.model, state.generation

@@ -19,7 +19,6 @@ from perturank.service.log.records import Impression
 
 PROGRESS, TOTAL, MINUTE, HOUR = -1, 0, 60, 3600  # the seconds of a period; the first two have no end
 MINUTES_KEPT, HOURS_KEPT = 180, 720
-MOST_PERIODS = 1 + MINUTES_KEPT + 1 + HOURS_KEPT + 1  # of one model
 LISTS, LENGTH, CLICK, FEEDBACK = (
     "lists ",
     "length ",
