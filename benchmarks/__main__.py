@@ -126,14 +126,20 @@ def shop(
     runs = [] if kept is None else read_runs(kept, searches)
     wanted = [(seed, arm) for seed in range(FIRST_SEED, FIRST_SEED + seeds) for arm in chosen]
     missing = [each for each in wanted if each not in {(run.seed, run.arm) for run in runs}]
-    with _progress("the shop opens", len(missing) * searches) as advance:
-        for seed, arm in missing:
-            what, made = f"{arm}, seed {seed}", Shop.of(seed)
-            with arm_of(arm, made, partial(advance, f"{what}: waits", 0)) as playing:
-                runs.append(run_trial(arm, playing, made, seed, searches, partial(advance, what)))
-            if kept is not None:
-                write_runs(runs, kept)
-            typer.echo(f"{what}: {runs[-1].seconds:.0f} s", err=True)
+    try:
+        with _progress("the shop opens", len(missing) * searches) as advance:
+            for seed, arm in missing:
+                what, made = f"{arm}, seed {seed}", Shop.of(seed)
+                with arm_of(arm, made, partial(advance, f"{what}: waits", 0)) as playing:
+                    runs.append(run_trial(arm, playing, made, seed, searches, partial(advance, what)))
+                if kept is not None:
+                    write_runs(runs, kept)
+                typer.echo(f"{what}: {runs[-1].seconds:.0f} s", err=True)
+    except KeyboardInterrupt:
+        if kept is None:
+            raise
+        typer.echo(f"interrupted; finished runs are in {kept}: the same command goes on", err=True)
+        raise typer.Exit(130) from None
     shown = [run for run in runs if (run.seed, run.arm) in wanted]
     for listed in tables(shown):
         to_people(listed, WIDTH)

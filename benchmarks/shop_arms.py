@@ -22,7 +22,7 @@ from perturank.parts.preferences import Pairs, inferred
 from perturank.rankers.p2headrank import P2HeadSettings
 
 MODEL, REHEARSAL = "shop", "rehearsal"
-SECONDS_BETWEEN_LOOKS = 0.01
+SECONDS_BETWEEN_LOOKS = 0.05
 SECONDS_TO_LEARN = 180.0  # a new machine compiles first
 # What a version may lack: so many searches, or this share of all so far. Customers of a real shop come more slowly
 # than those of this one, who would otherwise search a hundred times before the first version is there.

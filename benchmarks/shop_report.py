@@ -17,9 +17,9 @@ from perturank.errors import BadInput
 
 FORMAT = 1
 MEASURES = {
-    "shown": "as shown: the mean since the column before",
-    "best": "best order, without exploration: queries count as often as they are searched",
-    "best_of_queries": "best order, without exploration: every query counts once",
+    "shown": "as shown, since the column before",
+    "best": "best order, queries as often as searched",
+    "best_of_queries": "best order, every query once",
 }
 
 
@@ -53,7 +53,7 @@ def tables(runs: Sequence[Run]) -> list[Table]:
     made = []
     for measure, title in MEASURES.items():
         stops = list(getattr(runs[0], measure))
-        listed = table(f"NDCG@10 {title}", "arm", *(f"{n:,}" for n in stops), "minus engine", numbers=True)
+        listed = table(f"NDCG@10, {title}", "arm", *(f"{n:,}" for n in stops), "minus engine", numbers=True)
         for arm, found in present.items():
             curves = {seed: getattr(run, measure) for seed, run in found.items()}
             engine = {seed: getattr(run, measure) for seed, run in by_arm["engine"].items()}
@@ -62,7 +62,7 @@ def tables(runs: Sequence[Run]) -> list[Table]:
             listed.add_row(arm, *map(estimate, columns), "" if arm == "engine" else estimate(shared))
         made.append(listed)
     lag = table(
-        "searches that the list's version had not learned yet",
+        "searches that a list's version lacked",
         *("arm", "mean", "at most", "clicks a search", "searches/s", "runs"),
         numbers=True,
     )
@@ -104,7 +104,7 @@ def draw_curves(runs: Sequence[Run], path: Path) -> None:
 
     figure = Figure(figsize=(13.0, 4.4), layout="constrained")
     panels = figure.subplots(1, len(MEASURES), sharey=True, squeeze=False)[0]
-    arms = [arm for arm in ARMS if any(run.arm == arm for run in runs)]
+    arms, stops = [arm for arm in ARMS if any(run.arm == arm for run in runs)], list(runs[0].shown)
     for panel, (measure, title) in zip(panels, MEASURES.items(), strict=True):
         for arm in arms:
             i, curves = ARMS.index(arm), [getattr(run, measure) for run in runs if run.arm == arm]
@@ -121,7 +121,9 @@ def draw_curves(runs: Sequence[Run], path: Path) -> None:
                 markersize=4,
             )
         panel.set(xscale="log", xlabel="searches")
-        panel.set_title(title.replace(": ", ":\n"), loc="left", fontsize=9, color=INK)
+        panel.set_xticks(stops, [f"{n:,}" for n in stops])
+        panel.set_xticks([], minor=True)
+        panel.set_title(title, loc="left", fontsize=9, color=INK)
         panel.grid(alpha=0.25)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("NDCG@10", color=INK)
