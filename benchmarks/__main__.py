@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,6 +106,50 @@ def service(
     to_people(listed, WIDTH)
 
 
+@app.command("shop")
+def shop(
+    searches: Annotated[int, typer.Option(help="Searches of each run.", min=1)] = 10_000,
+    seeds: Annotated[int, typer.Option(help="Shops with their customers; every arm meets the same.", min=1)] = 5,
+    arms: Annotated[str, typer.Option(help="Arms, with commas between; none: all.")] = "",
+    kept: Annotated[
+        Path | None, typer.Option("--json", help="File of finished runs as JSON; what it holds is not run again.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for a figure of the curves, shop.png.")] = None,
+) -> None:
+    """Let the customers of made-up shops teach a service, and print how good its lists become."""
+    from benchmarks.shop import FIRST_SEED, Shop, run_trial
+    from benchmarks.shop_arms import arm_of, arms_named
+    from benchmarks.shop_report import draw_curves, read_runs, tables, write_runs
+
+    chosen = arms_named(arms)
+    _check_folder(kept)
+    runs = [] if kept is None else read_runs(kept, searches)
+    wanted = [(seed, arm) for seed in range(FIRST_SEED, FIRST_SEED + seeds) for arm in chosen]
+    missing = [each for each in wanted if each not in {(run.seed, run.arm) for run in runs}]
+    try:
+        with _progress("the shop opens", len(missing) * searches) as advance:
+            for seed, arm in missing:
+                what, made = f"{arm}, seed {seed}", Shop.of(seed)
+                with arm_of(arm, made, partial(advance, f"{what}: waits", 0)) as playing:
+                    runs.append(run_trial(arm, playing, made, seed, searches, partial(advance, what)))
+                if kept is not None:
+                    write_runs(runs, kept)
+                typer.echo(f"{what}: {runs[-1].seconds:.0f} s", err=True)
+    except KeyboardInterrupt:
+        if kept is None:
+            raise
+        typer.echo(f"interrupted; finished runs are in {kept}: the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    shown = [run for run in runs if (run.seed, run.arm) in wanted]
+    for listed in tables(shown):
+        to_people(listed, WIDTH)
+        typer.echo()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        draw_curves(shown, out / "shop.png")
+        typer.echo(f"figure: {out / 'shop.png'}")
+
+
 def _check_folder(path: Path | None) -> None:
     """Refuse a file that cannot be written before the work, not after it."""
     if path is not None and not path.absolute().parent.is_dir():
@@ -111,16 +157,21 @@ def _check_folder(path: Path | None) -> None:
 
 
 @contextmanager
-def _progress(first: str, n_steps: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function that moves the bar on by a step and stops at Ctrl-C."""
+def _progress(first: str, n_steps: int) -> Iterator[Callable[..., None]]:
+    """Yield a function that moves the bar on by a step, or by so many, and stops at Ctrl-C or SIGTERM."""
     with progress() as bar, interruptible() as check:
         task = bar.add_task(first, total=n_steps)
+        # A process that is told to end by default ends at once, and leaves its service behind.
+        before = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
 
-        def advance(what: str) -> None:
-            bar.update(task, advance=1, description=what)
+        def advance(what: str, steps: int = 1) -> None:
+            bar.update(task, advance=steps, description=what)
             check()
 
-        yield advance
+        try:
+            yield advance
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _print(report: BenchmarkReport, comparison: Comparison | None) -> None:
