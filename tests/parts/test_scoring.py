@@ -173,6 +173,7 @@ def test_a_ranker_that_remembers_pairs_refuses_a_scorer_of_whole_lists(name: str
         ("helpers.scorers:Nothing", "is no scorer; name a class"),
         ("helpers.scorers:jnp", "is no scorer; name a class"),
         ("helpers.scorers", "is no scorer; name a class"),
+        ("perturank.rankers.pdgd:PDGD", r"cannot be called: .*; its methods are start\(n_features, key\)"),
         ("helpers.scorers:Square", r"shape \(3, 1\) for 3 documents"),
     ],
 )

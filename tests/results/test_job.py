@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 from results.made_up import job
@@ -12,8 +13,18 @@ from perturank.results.job import Job, settings_of
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Job) if f.name != "data"])
 def test_everything_that_decides_a_run_is_in_its_name(field: str) -> None:
     old = getattr(job(), field)
-    new = {str: "other", int: 7}.get(type(old), (20,))
+    new = '{"other": 1}' if field == "settings" else {str: "other", int: 7}.get(type(old), (20,))
     assert job(**{field: new}).key != job().key
+
+
+def test_a_run_keeps_the_name_it_had_before_there_were_scorers_of_ones_own() -> None:
+    settings = json.loads(settings_of("pdgd-neural", {}))
+    assert settings.pop("scorer") == "network"
+    now, before = (
+        job(ranker="pdgd-neural", settings=s) for s in (settings_of("pdgd-neural", {}), json.dumps(settings))
+    )
+    assert now.key == before.key
+    assert job(ranker="pdgd-neural", settings=settings_of("pdgd-neural", {"scorer": "a:B"})).key != now.key
 
 
 def test_the_place_of_the_data_is_not() -> None:

@@ -151,8 +151,12 @@ def scorer(name: str, n_features: int, key: Key, network: Callable[[Key], Networ
         raise BadInput(
             f"{name!r} is no scorer", "name a class with is_row_wise, start(n_features, key) and __call__: module:NAME"
         )
-    made = kind.start(n_features, key)
-    shape = jax.eval_shape(lambda: list_scores(made, jnp.zeros((3, n_features)), jnp.ones(3, bool))).shape
+    try:
+        made = kind.start(n_features, key)
+        shape = jax.eval_shape(lambda: list_scores(made, jnp.zeros((3, n_features)), jnp.ones(3, bool))).shape
+    except TypeError as error:
+        remedy = "its methods are start(n_features, key) and __call__(features), or __call__(features, mask)"
+        raise BadInput(f"the scorer {name!r} cannot be called: {error}", remedy) from error
     if shape != (3,):
         raise BadInput(f"the scorer {name!r} returns an array of shape {shape} for 3 documents", "return one of (3,)")
     return made
