@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.service import running_service
 from benchmarks.shop import FEATURES, N_CANDIDATES, PLACES, Arm, Shop, Shown
 from perturank.client import Client, Feature
+from perturank.core import Interaction, Query
 from perturank.errors import BadInput, unknown
 from perturank.parts.preferences import Pairs, inferred
 from perturank.rankers.p2headrank import P2HeadSettings
@@ -143,11 +144,10 @@ def _told(clicks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @jax.jit
 def _inferred(clicks: jax.Array) -> Pairs:
     """Return the pairs that the service's default ranker infers."""
-    key = jax.random.key(0)  # not used where all pairs count
+    shown = Query(jnp.zeros((PLACES, 1)), jnp.ones(PLACES, bool), jnp.zeros((PLACES, 2), jnp.uint32), jnp.zeros(PLACES))
     return inferred(
-        clicks,
-        jnp.ones(PLACES, bool),
-        key,
+        Interaction(shown, clicks, None),
+        jax.random.key(0),  # not used where all pairs count
         beyond=RULES.examined_beyond,
         pairs=RULES.pairs,
         inclusion=RULES.inclusion,
