@@ -21,8 +21,8 @@ from helpers.service_small import lived, spec
 from perturank import AsyncClient, Client
 from perturank.client import (
     Call,
-    Clicks,
     Described,
+    FeedbackRequest,
     NoAnswer,
     RankRequest,
     ServiceProblem,
@@ -107,7 +107,9 @@ def test_lists_and_clicks(service: Service) -> None:
         assert raw.ids == ["b", "a"]
         one, two = await client.rank_batch([RankRequest(DOCUMENTS, top=1), RankRequest(DOCUMENTS, mode="exploit")])
         assert (len(one.ids), len(two.ids)) == (1, 2)
-        outcomes = await client.feedback_batch([Clicks(one.impression, one.ids), Clicks(two.impression, ["z"])])
+        outcomes = await client.feedback_batch(
+            [FeedbackRequest(one.impression, one.ids), FeedbackRequest(two.impression, ["z"])]
+        )
         assert [each["status"] for each in outcomes] == ["recorded", 422]
         assert "title" in outcomes[1]
 
@@ -119,7 +121,7 @@ def test_feedback_that_is_not_final_leaves_the_list_open(service: Service) -> No
         shown = await client.rank(DOCUMENTS)
         assert await client.feedback(shown.impression, ["a"], final=False) == "recorded"
         assert await client.feedback(shown.impression, ["b"], final=False) == "recorded"
-        assert await client.feedback(shown.impression, []) == "recorded"  # the last word
+        assert await client.feedback(shown.impression, [], final=True) == "recorded"
         with pytest.raises(ServiceProblem) as problem:
             await client.feedback((await client.rank(DOCUMENTS, model="default")).impression, ["z"])
         assert problem.value.status == 422
