@@ -260,8 +260,15 @@ def test_a_models_name_cannot_lead_elsewhere() -> None:
 
 def test_methods_show_their_signature_and_what_they_do() -> None:
     with Client("http://service") as client:
-        assert list(inspect.signature(client.feedback).parameters) == ["impression", "clicks", "final", "model"]
-        assert (client.feedback.__doc__ or "").startswith("Return what these clicks did")
+        assert list(inspect.signature(client.feedback).parameters) == [
+            "impression",
+            "clicks",
+            "events",
+            "seen",
+            "final",
+            "model",
+        ]
+        assert (client.feedback.__doc__ or "").startswith("Return what these clicks and other events did")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8765", "localhost", "ftp://x", "http://", "http://x:port"])

@@ -13,6 +13,7 @@ from helpers.service_small import (
     PLACES,
     append,
     bits,
+    closed,
     created,
     forget_state,
     n_impressions,
@@ -28,7 +29,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, changes
-from perturank.service.log.feedback import close_windows, record_feedback, settle
+from perturank.service.log.feedback import record_feedback, settle
 from perturank.service.log.records import Changed, Event, Impression, source_seal
 
 
@@ -46,11 +47,6 @@ def say(log: Log, name: bytes, place: int, action: str = "click", *, seen: int =
 def settle_all(log: Log, names: Sequence[bytes]) -> None:
     with log.transaction() as transaction:
         settle(transaction, "m", names)
-
-
-def close_all(log: Log) -> None:
-    with log.transaction() as transaction:
-        close_windows(transaction, "m", log.tail())
 
 
 @pytest.mark.parametrize("ranker", ["pdgd-linear", "p2headrank", "p2linrank"])
@@ -73,7 +69,7 @@ def test_a_replay_meets_every_bit_of_events_late_purchases_and_restarts(log: Log
     say(log, names[4], 1)  # nobody settles it
     say(log, names[2], 0, "add_to_cart", final=True)
     assert learner.step() == 1
-    close_all(log)
+    closed(log)
     assert learner.step() == 2  # the clicked one, and the one without an event
     assert say(log, names[5], 1) == "late"
     assert learner.step() == 0
@@ -163,7 +159,7 @@ def test_an_impression_that_may_get_more_events_keeps_its_record(log: Log) -> No
     learner = Learner(log)
     assert learner.step() == 1
     assert rebuild(log, "m").differs is None
-    close_all(log)
+    closed(log)
     other = served(log, spec(), 1)
     say(log, other, 1, final=True)
     settle_all(log, [other])
