@@ -22,6 +22,7 @@ from perturank import AsyncClient, Client
 from perturank.client import (
     Call,
     Described,
+    Event,
     FeedbackRequest,
     NoAnswer,
     RankRequest,
@@ -125,6 +126,20 @@ def test_feedback_that_is_not_final_leaves_the_list_open(service: Service) -> No
         with pytest.raises(ServiceProblem) as problem:
             await client.feedback((await client.rank(DOCUMENTS, model="default")).impression, ["z"])
         assert problem.value.status == 422
+
+    talk(service, moves)
+
+
+def test_events_and_how_far_somebody_looked(service: Service) -> None:
+    async def moves(client: AsyncClient) -> None:
+        shown = await client.rank(DOCUMENTS)
+        bought = [Event("a", "purchase", 39.9), Event("b", "add_to_cart")]
+        assert await client.feedback(shown.impression, events=bought, seen=2) == "recorded"
+        assert await client.feedback(shown.impression, events=[{"id": "a", "action": "purchase"}]) == "known"
+        with pytest.raises(ServiceProblem, match="'buy' is not known"):
+            await client.feedback(shown.impression, events=[{"id": "a", "action": "buy"}])
+        with pytest.raises(BadInput, match="clicks is the string 'a'"):
+            await client.feedback(shown.impression, "a")
 
     talk(service, moves)
 

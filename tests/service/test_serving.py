@@ -40,6 +40,25 @@ def test_it_serves_learns_and_stops_when_asked(tmp_path: Path) -> None:
     assert run("replay", "--log", f"sqlite:///{tmp_path}/perturank.db", "--model", "m", "--verify").returncode == 0
 
 
+def test_events_are_learned_when_they_settle_and_a_later_purchase_again(tmp_path: Path) -> None:
+    serving = Serving(tmp_path).ready()
+    with serving.client() as client:
+        client.put_model("m", **SPEC, settle=1.0)
+        shown = client.rank(DOCUMENTS, model="m")
+        assert client.feedback(shown.impression, [shown.ids[1]], seen=2, model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] == 1)
+        bought = [{"id": shown.ids[1], "action": "purchase", "value": 39.9}]
+        assert client.feedback(shown.impression, events=bought, model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] == 2)
+        assert client.model("m")["learned"] == 2
+        assert 'perturank_events_total{action="purchase",model="m"} 1.0' in client.metrics()
+    assert serving.stop() == 0
+    log = f"sqlite:///{tmp_path}/perturank.db"
+    assert [each["kind"] for each in exported(log)].count("settled") == 2
+    assert run("replay", "--log", log, "--model", "m", "--verify").returncode == 0
+    assert run("log", "verify", "--log", log).returncode == 0
+
+
 def test_told_to_stop_under_load_it_answers_all_that_it_has_begun(tmp_path: Path) -> None:
     serving = Serving(tmp_path)
     with serving.client(retries=30) as client:
