@@ -186,7 +186,7 @@ class Served:
     def learn(self, query: int, shown: Shown, clicks: np.ndarray) -> None:
         """Send the clicks."""
         chosen = [self.ids[query][each] for each in shown.order[clicks]]
-        self.client.feedback(shown.impression, chosen, model=MODEL)
+        self.client.feedback(shown.impression, chosen, model=MODEL, final=True)
         self.n_told += 1
 
     def settle(self) -> None:
@@ -208,7 +208,7 @@ class Served:
         """Let a model of the same kind show, learn and explain one list, so that everything is compiled."""
         self.client.put_model(REHEARSAL, **spec)
         shown = self._shown(0, REHEARSAL)
-        self.client.feedback(shown.impression, [self.ids[0][shown.order[1]]], model=REHEARSAL)
+        self.client.feedback(shown.impression, [self.ids[0][shown.order[1]]], model=REHEARSAL, final=True)
         self._look_until(lambda: self.client.model(REHEARSAL)["learned"] == 1)
         self._best(0, REHEARSAL)
         self.client.delete_model(REHEARSAL)

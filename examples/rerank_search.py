@@ -97,7 +97,7 @@ def search(client: Client, engine: Engine, text: str, title: str | None, k: int)
     by_place = {str(place): name for place, name in enumerate(shown.ids, 1)}
     clicked = by_place.get(input("clicked (a place, or nothing): ").strip())
     # Sent again for as long as it takes another server to take over: it counts once.
-    print(client.limited(patience=15).feedback(shown.impression, [clicked] if clicked else [], model=MODEL))
+    print(client.limited(patience=15).feedback(shown.impression, [clicked] if clicked else [], model=MODEL, final=True))
 
 
 def main() -> None:

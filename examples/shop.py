@@ -5,8 +5,8 @@
     curl 'http://127.0.0.1:8000/search?text=shoes'
     curl -X POST 'http://127.0.0.1:8000/click?impression=…&product=red-shoes'
 
-A list is never waited for longer than a second: without one, products come as they are. Clicks on one list add up until
-its window is over, here ten minutes; then they are learned. Needs `perturank[service]` and `fastapi`.
+A list is never waited for longer than a second: without one, products come as they are. A click is learned half
+a minute after the last one on its list. Needs `perturank[service]` and `fastapi`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def search(text: str, request: Request, session: Annotated[str | None, Coo
 async def click(impression: str, product: str, request: Request) -> dict[str, str]:
     """Send a click back; it counts once, however often the browser sends it."""
     try:
-        return {"status": await request.app.state.ranking.feedback(impression, [product], model=MODEL, final=False)}
+        return {"status": await request.app.state.ranking.feedback(impression, [product], model=MODEL)}
     except ServiceProblem as problem:
         raise HTTPException(problem.status, str(problem)) from None
     except NoAnswer as problem:

@@ -96,7 +96,7 @@ class _RemoteUser:
         ideal = np.float32(self._ideals[q])
         clicks, ndcg = _draw_clicks(self._plan.user, seen, grades, mask, ideal, self._key, np.int32(t))
         clicked = [shown.ids[place] for place in np.flatnonzero(np.asarray(clicks)[: len(order)])]
-        self._client.feedback(shown.impression, clicked, model=self._model)
+        self._client.feedback(shown.impression, clicked, model=self._model, final=True)
         return float(ndcg), shown.version
 
 

@@ -21,8 +21,9 @@ from helpers.service_small import lived, spec
 from perturank import AsyncClient, Client
 from perturank.client import (
     Call,
-    Clicks,
     Described,
+    Event,
+    FeedbackRequest,
     NoAnswer,
     RankRequest,
     ServiceProblem,
@@ -107,7 +108,9 @@ def test_lists_and_clicks(service: Service) -> None:
         assert raw.ids == ["b", "a"]
         one, two = await client.rank_batch([RankRequest(DOCUMENTS, top=1), RankRequest(DOCUMENTS, mode="exploit")])
         assert (len(one.ids), len(two.ids)) == (1, 2)
-        outcomes = await client.feedback_batch([Clicks(one.impression, one.ids), Clicks(two.impression, ["z"])])
+        outcomes = await client.feedback_batch(
+            [FeedbackRequest(one.impression, one.ids), FeedbackRequest(two.impression, ["z"])]
+        )
         assert [each["status"] for each in outcomes] == ["recorded", 422]
         assert "title" in outcomes[1]
 
@@ -119,10 +122,24 @@ def test_feedback_that_is_not_final_leaves_the_list_open(service: Service) -> No
         shown = await client.rank(DOCUMENTS)
         assert await client.feedback(shown.impression, ["a"], final=False) == "recorded"
         assert await client.feedback(shown.impression, ["b"], final=False) == "recorded"
-        assert await client.feedback(shown.impression, []) == "recorded"  # the last word
+        assert await client.feedback(shown.impression, [], final=True) == "recorded"
         with pytest.raises(ServiceProblem) as problem:
             await client.feedback((await client.rank(DOCUMENTS, model="default")).impression, ["z"])
         assert problem.value.status == 422
+
+    talk(service, moves)
+
+
+def test_events_and_how_far_somebody_looked(service: Service) -> None:
+    async def moves(client: AsyncClient) -> None:
+        shown = await client.rank(DOCUMENTS)
+        bought = [Event("a", "purchase", 39.9), Event("b", "add_to_cart")]
+        assert await client.feedback(shown.impression, events=bought, seen=2) == "recorded"
+        assert await client.feedback(shown.impression, events=[{"id": "a", "action": "purchase"}]) == "known"
+        with pytest.raises(ServiceProblem, match="'buy' is not known"):
+            await client.feedback(shown.impression, events=[{"id": "a", "action": "buy"}])
+        with pytest.raises(BadInput, match="clicks is the string 'a'"):
+            await client.feedback(shown.impression, "a")
 
     talk(service, moves)
 
@@ -258,8 +275,15 @@ def test_a_models_name_cannot_lead_elsewhere() -> None:
 
 def test_methods_show_their_signature_and_what_they_do() -> None:
     with Client("http://service") as client:
-        assert list(inspect.signature(client.feedback).parameters) == ["impression", "clicks", "final", "model"]
-        assert (client.feedback.__doc__ or "").startswith("Return what these clicks did")
+        assert list(inspect.signature(client.feedback).parameters) == [
+            "impression",
+            "clicks",
+            "events",
+            "seen",
+            "final",
+            "model",
+        ]
+        assert (client.feedback.__doc__ or "").startswith("Return what these clicks and other events did")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8765", "localhost", "ftp://x", "http://", "http://x:port"])

@@ -12,7 +12,7 @@ import pytest
 from client.made_up import DOCUMENTS, SHOWN, Clock, Flaky, Outcome
 
 from perturank import AsyncClient, Client
-from perturank.client import Clicks, NoAnswer, ServiceProblem
+from perturank.client import FeedbackRequest, NoAnswer, ServiceProblem
 from perturank.client.retries import seconds_asked_for
 
 GIVEN = {"status": "recorded"} | SHOWN
@@ -148,7 +148,7 @@ def batch(*statuses: str | int) -> httpx.Response:
 
 def test_a_batch_of_which_a_part_was_not_kept_is_sent_again(clock: Clock) -> None:
     flaky = Flaky(batch("recorded", 503), batch("known", "recorded"))
-    given = [Clicks("x", ["a"]), Clicks("y", ["b"])]
+    given = [FeedbackRequest("x", ["a"]), FeedbackRequest("y", ["b"])]
     assert [each["status"] for each in client(flaky).feedback_batch(given)] == ["known", "recorded"]
     assert clock.now >= 1
     flaky = Flaky(batch("recorded", 503))

@@ -61,7 +61,7 @@ class User(threading.Thread):
             self.shown.append(shown.impression)
             self._said = shown.impression, random.choice(shown.ids)
         name, click = self._said
-        self.answers[client.feedback(name, [click], model="m")] += 1
+        self.answers[client.feedback(name, [click], model="m", final=True)] += 1
         self.acknowledged[name] = click
         self._said = None
 

@@ -11,7 +11,7 @@ from perturank.core import Query
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.log import Log, snapshots
-from perturank.service.log.feedback import record_feedback
+from perturank.service.log.feedback import close_windows, record_feedback
 from perturank.service.log.records import Changed, Entry, Impression, Snapshot, new_id, packed
 from perturank.service.log.spec import Spec, checked_spec
 from perturank.service.settings import Retention
@@ -90,11 +90,18 @@ def lived(
     return names
 
 
+def closed(log: Log, model: str = "m") -> None:
+    """Close the windows of all impressions so far: nothing waits for more events."""
+    with log.transaction() as transaction:
+        close_windows(transaction, model, log.tail())
+
+
 def learned(log: Log, spec: Spec, n_versions: int, start: int = 0, **changes: Any) -> Learner:
-    """Publish so many versions, three impressions each, and return the learner."""
+    """Publish so many versions, three impressions each, whose windows are closed; return the learner."""
     learner = Learner(log)
     for turn in range(n_versions):
         lived(log, spec, 3, start + 3 * turn, **changes)
+        closed(log, changes.get("model", "m"))
         assert learner.step() == 3
     return learner
 

@@ -32,12 +32,31 @@ def test_it_serves_learns_and_stops_when_asked(tmp_path: Path) -> None:
     with serving.client() as client:
         client.put_model("m", **SPEC)
         shown = client.rank_arrays([f"d{i}" for i in range(6)], rows(6), model="m", top=2)
-        assert client.feedback(shown.impression, [shown.ids[1]], model="m") == "recorded"
+        assert client.feedback(shown.impression, [shown.ids[1]], model="m", final=True) == "recorded"
         serving.until(lambda: client.model("m")["version"] == 1)
         assert np.isclose(client.rank(DOCUMENTS, model="m", mode="exploit").propensity or 0, 1)
     assert serving.stop() == 0
     assert "backend" not in (tmp_path / "err.txt").read_text()  # JAX would tell which machines it has not found
     assert run("replay", "--log", f"sqlite:///{tmp_path}/perturank.db", "--model", "m", "--verify").returncode == 0
+
+
+def test_events_are_learned_when_they_settle_and_a_later_purchase_again(tmp_path: Path) -> None:
+    serving = Serving(tmp_path).ready()
+    with serving.client() as client:
+        client.put_model("m", **SPEC, settle=1.0)
+        shown = client.rank(DOCUMENTS, model="m")
+        assert client.feedback(shown.impression, [shown.ids[1]], seen=2, model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] == 1)
+        bought = [{"id": shown.ids[1], "action": "purchase", "value": 39.9}]
+        assert client.feedback(shown.impression, events=bought, model="m") == "recorded"
+        serving.until(lambda: client.model("m")["version"] == 2)
+        assert client.model("m")["learned"] == 2
+        assert 'perturank_events_total{action="purchase",model="m"} 1.0' in client.metrics()
+    assert serving.stop() == 0
+    log = f"sqlite:///{tmp_path}/perturank.db"
+    assert [each["kind"] for each in exported(log)].count("settled") == 2
+    assert run("replay", "--log", log, "--model", "m", "--verify").returncode == 0
+    assert run("log", "verify", "--log", log).returncode == 0
 
 
 def test_told_to_stop_under_load_it_answers_all_that_it_has_begun(tmp_path: Path) -> None:
@@ -82,7 +101,7 @@ def test_a_full_disk_is_told_loses_nothing_and_all_goes_on_when_there_is_room(tm
         version = client.model("m")["version"]
         shown = client.rank(DOCUMENTS, model="m")
         users[0].acknowledged[shown.impression] = shown.ids[0]
-        assert client.feedback(shown.impression, shown.ids[:1], model="m") == "recorded"
+        assert client.feedback(shown.impression, shown.ids[:1], model="m", final=True) == "recorded"
         serving.until(lambda: client.model("m")["version"] > version)  # the learner goes on too
     assert serving.stop() == 0
     assert tally(log, users).is_whole
@@ -105,7 +124,7 @@ def asked_for_a_file(serving: Serving) -> Iterator[tuple[int, Future[httpx.Respo
     with serving.client() as client:
         client.put_model("m", **SPEC)
         shown = client.rank(DOCUMENTS, model="m")
-        assert client.feedback(shown.impression, shown.ids[:1], model="m") == "recorded"
+        assert client.feedback(shown.impression, shown.ids[:1], model="m", final=True) == "recorded"
         serving.until(lambda: client.model("m")["version"] == 1)
     with ThreadPoolExecutor(1) as threads, SqliteLog(serving.folder / "perturank.db").transaction():
         asked = threads.submit(httpx.get, f"{serving.url}/v1/models/m/file", timeout=60)
@@ -141,7 +160,7 @@ def test_a_learner_that_dies_is_started_again(tmp_path: Path) -> None:
         (learner,) = children(serving.process.pid)
         os.kill(learner, signal.SIGKILL)
         shown = client.rank(DOCUMENTS, model="m")
-        assert client.feedback(shown.impression, shown.ids[:1], model="m") == "recorded"
+        assert client.feedback(shown.impression, shown.ids[:1], model="m", final=True) == "recorded"
         serving.until(lambda: client.model("m")["version"] == 1)
     assert children(serving.process.pid) != [learner]
     assert "the learner ended with code -9; another one starts" in (tmp_path / "err.txt").read_text()
@@ -154,7 +173,7 @@ def test_the_first_request_on_loopback_makes_a_model_that_learns(tmp_path: Path)
         assert sorted(shown.ids) == ["a", "b"]
         made = client.model()
         assert (made["version"], made["spec"]["n_features"]) == (0, 2)
-        assert client.feedback(shown.impression, ["b"]) == "recorded"
+        assert client.feedback(shown.impression, ["b"], final=True) == "recorded"
         serving.until(lambda: client.model()["version"] == 1)
 
 

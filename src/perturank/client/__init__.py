@@ -8,7 +8,7 @@ No preference follows from such a list, but it counts among those that were show
 
 from perturank.client.calls import Call, NoAnswer, ServiceProblem
 from perturank.client.clients import AsyncClient, Client
-from perturank.client.lists import Clicks, RankRequest, ShownList
+from perturank.client.lists import FeedbackRequest, RankRequest, ShownList
 from perturank.wire.answers import (
     Accepted,
     Alive,
@@ -27,7 +27,7 @@ from perturank.wire.answers import (
     Version,
     Versions,
 )
-from perturank.wire.requests import Document
+from perturank.wire.requests import Document, Event
 from perturank.wire.specification import Exploration, Feature, Mode
 
 __all__ = [
@@ -35,15 +35,16 @@ __all__ = [
     "Alive",
     "AsyncClient",
     "Call",
-    "Clicks",
     "Client",
     "Described",
     "Document",
     "Draws",
     "Erasing",
+    "Event",
     "Explained",
     "Exploration",
     "Feature",
+    "FeedbackRequest",
     "Mode",
     "Models",
     "NoAnswer",

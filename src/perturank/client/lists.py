@@ -1,4 +1,4 @@
-"""Lists and clicks as the callers of a client see them."""
+"""Lists and feedback as the callers of a client see them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from perturank.wire.answers import RankedList
-from perturank.wire.requests import Document
+from perturank.wire.requests import Document, Event
 from perturank.wire.specification import Mode
 
 # A dictionary has the fields of a Document; its features may also be a NumPy array.
 Documents = Sequence[Document] | Sequence[Mapping[str, Any]]
+Events = Sequence[Event] | Sequence[Mapping[str, Any]]  # a dictionary has the fields of an Event
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,14 @@ class RankRequest:
 
 
 @dataclass(frozen=True)
-class Clicks:
-    """The clicks on one of several lists; its fields are those of `feedback`."""
+class FeedbackRequest:
+    """What somebody did with one of several lists; its fields are those of `feedback`."""
 
     impression: str
-    clicks: Sequence[str]
-    final: bool = True
+    clicks: Sequence[str] = ()
+    events: Events = ()
+    seen: int | None = None
+    final: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Type
 import numpy as np
 
 from perturank.client.calls import NOT_NOW, Call, of_model
-from perturank.client.lists import Clicks, Documents, RankRequest, ShownList
+from perturank.client.lists import Documents, Events, FeedbackRequest, RankRequest, ShownList
+from perturank.errors import BadInput
 from perturank.wire.answers import (
     Accepted,
     Alive,
@@ -26,11 +27,12 @@ from perturank.wire.answers import (
     Versions,
 )
 from perturank.wire.requests import (
-    ClickFeedback,
     Document,
     Erase,
+    Event,
     Explain,
     FeedbackBatch,
+    ListFeedback,
     Pin,
     Rank,
     RankBatch,
@@ -140,16 +142,27 @@ class Operations:
 
     @Operation
     def feedback(
-        self, impression: str, clicks: Sequence[str], *, final: bool = True, model: str = DEFAULT
+        self,
+        impression: str,
+        clicks: Sequence[str] = (),
+        *,
+        events: Events = (),
+        seen: int | None = None,
+        final: bool = False,
+        model: str = DEFAULT,
     ) -> Call[Status]:
-        """Return what these clicks did: recorded, known, early or late; answered when that is durable."""
-        body = ClickFeedback(impression, list(clicks), final)
+        """Return what these clicks and other events did: recorded, known, early or late; answered when it is durable.
+
+        `seen` says how many top places were looked at. Events are learned when they have settled: the model's `settle`
+        seconds after the last one, or at once if `final`.
+        """
+        body = _feedback(FeedbackRequest(impression, clicks, events, seen, final))
         return Call("POST", of_model(model, "/feedback"), lambda answer: answer["status"], body)
 
     @Operation
-    def feedback_batch(self, requests: Sequence[Clicks], *, model: str = DEFAULT) -> Call[list[Outcome]]:
-        """Return what the clicks on several lists did, in their order; what is refused does not stop the rest."""
-        body = FeedbackBatch([ClickFeedback(each.impression, list(each.clicks), each.final) for each in requests])
+    def feedback_batch(self, requests: Sequence[FeedbackRequest], *, model: str = DEFAULT) -> Call[list[Outcome]]:
+        """Return what the feedback on several lists did, in their order; what is refused does not stop the rest."""
+        body = FeedbackBatch([_feedback(each) for each in requests])
         path = of_model(model, "/feedback/batch")
         return Call("POST", path, lambda answer: answer["answers"], body, is_partial=_some_for_later)
 
@@ -191,6 +204,8 @@ class Operations:
         places: int | None = None,
         seed: int | None = None,
         window: float | None = None,
+        settle: float | None = None,
+        actions: Mapping[str, float] | None = None,
         exploration: Exploration | Mapping[str, Any] | None = None,
         cap: int | None = None,
         batch: int | None = None,
@@ -211,6 +226,8 @@ class Operations:
             "places": places,
             "seed": seed,
             "window": window,
+            "settle": settle,
+            "actions": actions,
             "exploration": exploration,
             "cap": cap,
             "batch": batch,
@@ -299,6 +316,14 @@ def _rank(asked: RankRequest) -> Rank:
     """Return the request as it is sent; the service checks documents that are dictionaries."""
     documents = cast(list[Document], list(asked.documents))
     return Rank(documents, asked.query, asked.top, asked.mode, asked.source, asked.draw)
+
+
+def _feedback(given: FeedbackRequest) -> ListFeedback:
+    """Return the feedback as it is sent; the service checks events that are dictionaries."""
+    if isinstance(given.clicks, str):
+        raise BadInput(f"clicks is the string {given.clicks!r}", f"send a list of ids: [{given.clicks!r}]")
+    events = cast(list[Event], list(given.events))
+    return ListFeedback(given.impression, list(given.clicks), given.final, events, given.seen)
 
 
 def _raw(array: np.ndarray) -> bytes:

@@ -164,7 +164,7 @@ class SearchBox:
 
     async def click(self, found: Results, model: str, paths: Sequence[str]) -> str:
         """Return what the service made of the clicks on one of the lists."""
-        return await self.client.feedback(found.lists[model].impression, paths, model=model)
+        return await self.client.feedback(found.lists[model].impression, paths, model=model, final=True)
 
     async def standing(self, question: Question, model: str = LEARNING) -> PlaceInList:
         """Return how the model would rank this question now, without exploring."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import msgspec
 
-from perturank.wire.specification import MOST_PLACES, Mode
+from perturank.wire.specification import MOST_PLACES, Action, Mode
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Top = Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)]
 Draw = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # of a model whose chance is seeded: the same gives the same list
+MOST_EVENTS = 1000  # in one request
+LARGEST_VALUE = 1e12
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
@@ -53,12 +56,30 @@ class RawRank(Strict, frozen=True):
     draw: Draw | None = None
 
 
-class ClickFeedback(Strict, frozen=True):
-    """Clicks on an impression; parts add up until one is final or the window closes."""
+class Event(Strict, frozen=True):
+    """What somebody did with a shown document: one of the model's actions; `value`, such as a price, is counted."""
+
+    id: Id
+    action: Action
+    value: Annotated[float, msgspec.Meta(ge=-LARGEST_VALUE, le=LARGEST_VALUE)] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a value that is no number, which MessagePack can hold."""
+        if self.value is not None and math.isnan(self.value):
+            raise ValueError("the value of an event is NaN")
+
+
+class ListFeedback(Strict, frozen=True):
+    """What somebody did with a list: clicks, other events, how many top places were seen. Parts add up.
+
+    Events are learned when they have settled: the model's `settle` seconds after the last one, at once if `final`.
+    """
 
     impression: Annotated[str, msgspec.Meta(max_length=100)]
     clicks: Annotated[list[Id], msgspec.Meta(max_length=MOST_PLACES)] = []
     final: bool = False
+    events: Annotated[list[Event], msgspec.Meta(max_length=MOST_EVENTS)] = []
+    seen: Top | None = None
 
 
 class RankBatch(Strict, frozen=True):
@@ -70,7 +91,7 @@ class RankBatch(Strict, frozen=True):
 class FeedbackBatch(Strict, frozen=True):
     """Several pieces of feedback."""
 
-    requests: list[ClickFeedback]
+    requests: list[ListFeedback]
 
 
 class Pin(Strict, frozen=True):

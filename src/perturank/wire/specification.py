@@ -10,6 +10,9 @@ DEFAULT_RANKER = "p2headrank"  # of a new model whose request names none
 MOST_PLACES = 100
 MOST_FEATURES = 10_000
 MOST_IN_A_BATCH = 64
+LONGEST_WINDOW = 31 * 86400.0  # seconds
+CLICK = "click"
+ACTIONS = {CLICK: 1.0, "add_to_cart": 3.0, "purchase": 10.0}  # what each is worth, unless the model says otherwise
 
 Mode = Literal["learn", "exploit", "shadow"]
 Chance = Literal["machine", "seeded"]
@@ -17,6 +20,9 @@ Scaling = Literal["auto", "query", "none"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Action = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Worth = Annotated[float, msgspec.Meta(ge=-1000, le=1000)]  # negative: the document was turned down
+Actions = Annotated[dict[Action, Worth], msgspec.Meta(max_length=100)]
 
 
 class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -53,7 +59,8 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     features: tuple[Feature, ...] | None = None
     places: Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)] = 10
     seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 1
-    window: Annotated[float, msgspec.Meta(gt=0, le=31 * 86400)] = 1800.0  # seconds that feedback may take
+    window: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_WINDOW)] = 1800.0  # seconds that feedback may take
+    settle: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WINDOW)] = 30.0  # seconds from an event to its learning
     exploration: Exploration = Exploration()
     cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of a source in the last 1,000
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
@@ -71,6 +78,11 @@ def _scaling_of_early_records() -> Scaling:
     return "none"
 
 
+def _actions_of_early_records() -> dict[str, float]:
+    """Return the actions of a record that names none: only clicks could be sent when such records were written."""
+    return dict(ACTIONS)
+
+
 class SpecRecord(Fields, frozen=True):
     """A model as the log holds it, with every setting that there was when it was made.
 
@@ -79,12 +91,17 @@ class SpecRecord(Fields, frozen=True):
 
     ranker: Name = msgspec.field(default_factory=_ranker_of_early_records)  # a factory: new records always name it
     scaling: Scaling = msgspec.field(default_factory=_scaling_of_early_records)
+    actions: Actions = msgspec.field(default_factory=_actions_of_early_records)
 
 
 class SpecRequest(Fields, frozen=True):
-    """A model in words. Ranker, settings or scaling that are not named are those of the model, where it exists."""
+    """A model in words. Ranker, settings or scaling that are not named are those of the model, where it exists.
+
+    `actions` are added to click 1, add_to_cart 3, purchase 10, or change what these are worth.
+    """
 
     ranker: Annotated[Name | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"default": DEFAULT_RANKER})] = (
         msgspec.UNSET
     )
     scaling: Annotated[Scaling | msgspec.UnsetType, msgspec.Meta(extra_json_schema={"default": "auto"})] = msgspec.UNSET
+    actions: Actions = {}

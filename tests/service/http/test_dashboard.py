@@ -30,6 +30,7 @@ from perturank.service.log.sqlite import SqliteLog
 from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics, Traffic
+from perturank.wire.requests import ListFeedback
 
 MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
 
@@ -153,12 +154,12 @@ def test_a_deleted_model_leaves_nothing_to_look_at(lived: TestClient) -> None:
 def test_a_deleted_model_does_not_come_back_in_the_counters(lived: TestClient, service: Service) -> None:
     loaded, learner = service.models.get("m"), Learner(service.log)
     shown = service.rank(loaded, ["a", "b"], rows(2), None).result()
-    service.feedback("m", shown.impression, ["a"], True).result()
+    service.feedback("m", ListFeedback(shown.impression, ["a"], True)).result()
     with service.log.transaction() as transaction:
         changes.delete(transaction, "m")  # by another process: this one does not know it yet
     for refused in (
         service.rank(loaded, ["a", "b"], rows(2), None),
-        service.feedback("m", shown.impression, ["b"], True),
+        service.feedback("m", ListFeedback(shown.impression, ["b"], True)),
     ):
         with pytest.raises(NotKnown):
             refused.result()

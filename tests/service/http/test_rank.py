@@ -350,7 +350,7 @@ def test_a_clock_set_back_a_day_changes_nothing(
     for shown in (first, second):
         said = {"impression": shown["impression"], "clicks": [shown["ranking"][0]["id"]], "final": True}
         assert feedback(http, **said) == {"status": "recorded"}
-    service.close_windows()  # none is over, and none opens again
+    service.complete_impressions()  # none is over, and none opens again
     assert learner.step() == 2
     service.refresh()
     assert rank(http, mode="exploit")["version"] == 1

@@ -12,6 +12,7 @@ from helpers.compaction import anybody, compact_all, promote_state
 from helpers.service_small import (
     NOTHING,
     bits,
+    closed,
     created,
     learned,
     lived,
@@ -238,6 +239,7 @@ def test_records_are_deleted_by_the_process_that_leads_alone(tmp_path: Path) -> 
     assert retention.finish(log, {"m": 0}, 0)
     assert n_impressions(log) == 0
     lived(log, spec(), 3, 20)
+    closed(log)
     learner.step()
     leader.close()
     assert retention.compact(log, "m", NOTHING) is not None

@@ -7,6 +7,7 @@ from helpers.service_small import (
     NOTHING,
     bits,
     clicked,
+    closed,
     created,
     forget_state,
     lived,
@@ -39,6 +40,7 @@ def two_users(log: Log, ranker: str = "pdgd-linear") -> tuple[Learner, list[byte
     for turn in range(2):
         hers += lived(log, spec(ranker), 2, 10 * turn, source=ALICE)
         lived(log, spec(ranker), 2, 10 * turn + 5, source="bob")
+        closed(log)
         learner.step()
     return learner, hers
 
@@ -230,6 +232,7 @@ def test_sources_erased_again_and_again_do_not_keep_what_is_old(log: Log) -> Non
     learner = Learner(log, Retention(impressions=8))
     for turn in range(10):
         lived(log, spec(), 3, 3 * turn, source="bob")
+        closed(log)
         learner.step()
         retention.request_erasure(log, f"user {turn}")
         tidied(learner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.service_small import (
     NOTHING,
+    closed,
     created,
     forget_state,
     learned,
@@ -27,6 +28,7 @@ def test_the_learner_keeps_the_log_small_by_itself(either: Log) -> None:
     learner = Learner(either, Retention(impressions=8))
     for turn in range(12):
         lived(either, spec(), 3, 3 * turn)
+        closed(either)
         learner.step()
         assert min(3 * turn + 3, 8) <= n_impressions(either) <= 2 * (8 + 3)
     assert len(either.all_of("m", Compacted)) > 2

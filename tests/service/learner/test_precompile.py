@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from helpers.service_small import created, lived, spec
+from helpers.service_small import clicked, created, lived, spec
 
 from perturank.core import Ranker
 from perturank.service.learner import update
@@ -20,7 +20,7 @@ SECONDS = 60.0
 def test_a_new_model_waits_for_its_program_while_others_learn(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     compiling, compiled = threading.Event(), threading.Event()
 
-    def slowly(*args: object) -> None:
+    def slowly(*args: object, with_rewards: bool) -> None:
         compiling.set()
         assert compiled.wait(SECONDS)
 
@@ -46,7 +46,7 @@ def test_a_model_whose_next_batch_needs_another_program_does_not_wait(
 ) -> None:
     compiling, compiled = threading.Event(), threading.Event()
 
-    def slowly(*args: object) -> None:
+    def slowly(*args: object, with_rewards: bool) -> None:
         compiling.set()
         assert compiled.wait(SECONDS)
 
@@ -68,9 +68,9 @@ def test_what_will_be_needed_is_compiled_once(log: Log, monkeypatch: pytest.Monk
     compiled: list[object] = []
     compile_really = update.prepare
 
-    def count(ranker: Ranker, seed: int, places: int) -> None:
-        compiled.append(ranker)
-        compile_really(ranker, seed, places)
+    def count(ranker: Ranker, seed: int, places: int, *, with_rewards: bool) -> None:
+        compiled.append(with_rewards)
+        compile_really(ranker, seed, places, with_rewards=with_rewards)
 
     monkeypatch.setattr(update, "prepare", count)
     created(log)
@@ -80,4 +80,12 @@ def test_what_will_be_needed_is_compiled_once(log: Log, monkeypatch: pytest.Monk
         precompiler.look(learner)
         while precompiler.is_busy:
             time.sleep(0.01)
-    assert len(compiled) == 1
+    assert compiled == [False]
+    (name,) = lived(log, spec(), 1)
+    clicked(log, name, 2)  # more than clicks that are learned once
+    learner.catch_up()
+    for _ in range(3):
+        precompiler.look(learner)
+        while precompiler.is_busy:
+            time.sleep(0.01)
+    assert compiled == [False, True]

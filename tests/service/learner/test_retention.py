@@ -11,6 +11,7 @@ from helpers.service_small import (
     NOTHING,
     append,
     bits,
+    closed,
     created,
     impression,
     learned,
@@ -28,7 +29,7 @@ from perturank.service.learner.replay import matches_stored, rebuild, rebuild_ve
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, changes, snapshots
 from perturank.service.log.feedback import record_feedback
-from perturank.service.log.records import Changed, Compacted, Deleted, Impression, RolledBack, Snapshot
+from perturank.service.log.records import Changed, Closed, Compacted, Deleted, Impression, RolledBack, Snapshot
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.settings import Retention
@@ -94,6 +95,7 @@ def test_what_waits_for_clicks_outlives_the_base(log: Log) -> None:
 def test_feedback_on_what_is_compacted_changes_nothing(log: Log) -> None:
     created(log)
     name = lived(log, spec(), 1)[0]
+    closed(log)
     Learner(log).step()
     compact_all(log, NOTHING)
     tail = log.tail()
@@ -134,10 +136,12 @@ def test_no_base_is_promoted_past_a_version_that_is_gone_back_to_later(log: Log)
     learner = learned(log, spec(), 2)
     append(log, RolledBack(1))
     lived(log, spec(), 3, 20)
+    closed(log)
     learner.step()
     assert compact_all(log, Retention(impressions=3)) is None  # version 2 is old enough, but 1 is needed after it
     assert n_impressions(log) == 9
     lived(log, spec(), 3, 30)
+    closed(log)
     learner.step()
     found = compact_all(log, Retention(impressions=3))
     assert found is not None
@@ -171,6 +175,7 @@ def test_what_an_earlier_version_has_left_is_compacted_on(either: Log) -> None:
     learner = Learner(either, Retention(impressions=3))
     for turn in range(3):
         lived(either, spec(), 3, 20 + 3 * turn)
+        closed(either)
         learner.step()
     while learner.step() or not learner.is_tidy:
         pass
@@ -213,7 +218,7 @@ def test_a_deleted_model_leaves_nothing_but_its_changes(log: Log) -> None:
         changes.delete(transaction, "m")
     found = compact_all(log, NOTHING)
     assert found is not None
-    assert [type(record.entry) for record in log.read()] == [Changed, Snapshot, Deleted, Compacted]
+    assert [type(record.entry) for record in log.read()] == [Changed, Closed, Snapshot, Deleted, Compacted]
     position = created(log)
     learner = learned(log, spec(), 1, 40, generation=position)
     assert rebuild(log, "m").differs is None

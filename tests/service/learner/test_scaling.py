@@ -70,7 +70,7 @@ def test_what_was_learned_is_learned_again_at_the_new_scale(log: Log) -> None:
     assert isinstance(fresh, Standardised)
     at_once = fresh.with_scale(Scale(np.array(last.location), np.array(last.spread)))
     lists = zip(state.recall.shown(state.shown_first), range(4), strict=True)
-    told = [update.Clicked(1, shown, frozenset({shown.ids[seed % 4]})) for shown, seed in lists]
+    told = [update.Rewarded(1, shown, {shown.ids[seed % 4]: 1.0}) for shown, seed in lists]
     fitted = update.learn_from(at_once, told, seed=chosen.seed, learned=0, places=chosen.places)
     query = Query.of(rows(6, 50))
     np.testing.assert_allclose(ranker_of(learner).score(query), fitted.score(query), rtol=1e-3, atol=1e-4)

@@ -4,8 +4,8 @@ import tracemalloc
 
 from helpers.service_small import impression
 
-from perturank.service.learner.state import Completed, Tracker
-from perturank.service.log.records import Closed, Entry, Feedback, Impression, Record, new_id
+from perturank.service.learner.state import Completed, Heard, Tracker
+from perturank.service.log.records import Closed, Entry, Event, Feedback, Impression, Record, Settled, new_id
 
 
 def fed(*entries: tuple[str, Entry]) -> list[list[Completed]]:
@@ -16,13 +16,62 @@ def fed(*entries: tuple[str, Entry]) -> list[list[Completed]]:
     ]
 
 
-def click(clicks: str, final: bool = False, effect: str = "counted") -> Feedback:
-    return Feedback(list(clicks), final, effect)  # type: ignore[arg-type]
+def click(clicks: str, final: bool = False, effect: str = "counted", seen: int = 0) -> Feedback:
+    return Feedback(list(clicks), final, effect, [], seen)  # type: ignore[arg-type]
+
+
+def bought(document: str) -> Feedback:
+    return Feedback([], False, "counted", [Event(document, "purchase", 9.5)])
+
+
+def heard(clicks: str = "", bought: str = "", seen: int = 0) -> Heard:
+    return Heard(frozenset(clicks), frozenset((each, "purchase") for each in bought), seen)
 
 
 def test_final_feedback_completes_an_impression() -> None:
     found = fed(("x", impression()), ("x", click("a")), ("x", click("b", True)))
     assert found == [[], [], [Completed(3, 1, 1, b"x", "learn", None, frozenset("ab"))]]
+
+
+def test_settled_events_complete_an_impression_and_later_ones_complete_it_again() -> None:
+    settled = Settled([b"x"])
+    found = fed(("x", impression()), ("x", click("a")), ("", settled), ("x", bought("b")), ("", settled), ("", settled))
+    assert [[(each.heard, each.before) for each in some] for some in found[2:]] == [
+        [(heard("a"), None)],
+        [],
+        [(heard("a", "b"), heard("a"))],
+        [],  # nothing is new
+    ]
+
+
+def test_events_after_final_feedback_complete_an_impression_again_with_its_window() -> None:
+    found = fed(("x", impression()), ("x", click("a", True)), ("x", click("b", seen=3)), ("", Closed(1)))
+    assert [(each.heard, each.before) for each in found[3]] == [(heard("ab", seen=3), heard("a"))]
+    assert fed(("x", impression()), ("x", click("a", True)), ("", Closed(1)))[2] == []
+
+
+def test_final_feedback_without_an_event_completes_an_impression_once() -> None:
+    found = fed(("x", impression()), ("x", click("", True)), ("x", click("", True)), ("", Closed(1)))
+    assert [len(each) for each in found] == [0, 1, 0, 0]
+
+
+def test_early_events_that_settle_count_when_their_impression_comes() -> None:
+    found = fed(("x", click("a", False, "early")), ("", Settled([b"x"])), ("x", impression()), ("", Closed(9)))
+    assert [len(each) for each in found] == [0, 0, 1, 0]
+
+
+def test_what_settles_after_its_window_is_nothing() -> None:
+    found = fed(("x", impression()), ("x", click("a")), ("", Closed(1)), ("", Settled([b"x"])))
+    assert [len(each) for each in found] == [0, 0, 1, 0]
+
+
+def test_an_impression_waits_until_its_window_closes() -> None:
+    tracker = Tracker(str.encode)
+    tracker.take(Record(1, 0, "m", b"x", impression()))
+    tracker.take(Record(2, 0, "m", b"x", click("a", True)))
+    assert tracker.oldest == 1
+    tracker.take(Record(3, 0, "m", None, Closed(1)))
+    assert tracker.oldest is None
 
 
 def test_a_closing_window_completes_all_up_to_it_in_order() -> None:

@@ -12,7 +12,7 @@ from perturank.core import Query
 from perturank.service.learner import update
 from perturank.service.log.records import packed
 
-MANY = [update.Clicked(i, impression(i), frozenset("b")) for i in range(5)]
+MANY = [update.Rewarded(i, impression(i), {"b": 1.0}) for i in range(5)]
 
 
 @pytest.mark.parametrize("ranker", ["p2linrank", "epsilon-greedy-linear"])
@@ -32,7 +32,7 @@ def test_a_batch_fits_once_and_remembers_what_its_lists_say_one_by_one(ranker: s
 def test_a_list_that_would_ruin_the_ranker_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     start = spec("p2linrank").start()
     huge = msgspec.structs.replace(impression(), packed=packed(rows() * np.float32(1e30), None, []))
-    ruinous = update.Clicked(7, huge, frozenset("b"))
+    ruinous = update.Rewarded(7, huge, {"b": 1.0})
     learned = update.learn_from(start, [*MANY[:2], ruinous, *MANY[2:]], seed=1, learned=0, places=PLACES)
     assert update.is_sound(learned)
     assert np.abs(learned.score(Query.of(rows()))).max() > 0

@@ -12,7 +12,7 @@ from perturank.service.learner import retention, verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, snapshots
-from perturank.service.log.records import Batch, Feedback, Record, new_id
+from perturank.service.log.records import Batch, Event, Feedback, Record, Settled, new_id
 from perturank.service.settings import Retention
 
 
@@ -32,9 +32,10 @@ def test_a_log_that_was_lived_is_whole(log: Log) -> None:
 @pytest.mark.parametrize(
     "entry, says",
     [
-        (Feedback(["c"], False, "counted"), "after the last word"),
         (Feedback(["b"], False, "late"), "a click on 'b' counted twice"),
-        (Feedback(["z"], False, "counted"), "a click on what was not shown"),
+        (Feedback(["z"], False, "counted"), "an event of what was not shown"),
+        (Feedback([], False, "counted", [Event("z", "purchase")]), "an event of what was not shown"),
+        (Settled([new_id(9)]), "settles before it was shown"),
         (Batch(99, 0, []), "lies ahead of it"),
         (impression(), "without a name of its own"),
     ],
@@ -44,6 +45,15 @@ def test_what_cannot_be_is_found(log: Log, entry: Any, says: str) -> None:
     clicked(log, name, 1)
     append(log, entry, name)
     assert any(says in fault and "position 3" in fault for fault in faults(log))
+
+
+def test_what_was_last_in_an_earlier_version_is_followed_by_nothing_that_counts(log: Log) -> None:
+    name = shown(log)
+    append(log, Feedback(["b"], True, "counted"), name)
+    append(log, Feedback(["c"], False, "late", []), name)
+    assert list(faults(log)) == []
+    append(log, Feedback(["d"], False, "counted", []), name)
+    assert list(faults(log)) == ["position 4: feedback after the last word"]
 
 
 def test_a_hole_and_a_damaged_version_are_found(log: Log) -> None:
@@ -68,10 +78,7 @@ def test_what_is_said_of_an_impression_in_other_pages_is_looked_up(log: Log, mon
     names = lived(log, spec(), 3)
     assert list(faults(log)) == []
     append(log, Feedback(["z"], False, "counted"), names[0])
-    assert list(faults(log)) == [
-        "position 8: feedback after the last word",
-        "position 8: a click on what was not shown",
-    ]
+    assert list(faults(log)) == ["position 8: an event of what was not shown"]
 
 
 def test_it_takes_no_more_memory_for_a_longer_log(log: Log) -> None:

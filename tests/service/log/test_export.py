@@ -16,11 +16,14 @@ from perturank.service.log.records import (
     Deleted,
     Entry,
     Erased,
+    Event,
     Feedback,
     Imported,
     Pinned,
     Record,
     RolledBack,
+    Scaled,
+    Settled,
     Snapshot,
     as_json,
     sign_id,
@@ -39,6 +42,8 @@ OF_EACH_KIND: list[Entry] = [
     Imported("m/imported/1"),
     Compacted(7, 5, 1, 1, b"digest"),
     Erased(b"seal"),
+    Scaled(1, [0.0], [1.0], False),
+    Settled([b"123456789012"]),
 ]
 
 
@@ -71,6 +76,22 @@ def test_features_come_when_asked_for(log: Log) -> None:
     assert len(as_json(record, log.secret, with_features=True)["features"]) == 4
     assert as_json(closed, log.secret)["through"] == 1
     assert as_json(batch, log.secret)["skipped"] == [sign_id(b"123456789012", "m", log.secret)]
+
+
+def test_events_are_named_and_what_settled_has_its_signed_id() -> None:
+    said = Feedback(["a"], False, "counted", [Event("b", "purchase", 39.9)], 7)
+    assert (
+        as_json(Record(1, 0, "m", b"123456789012", said), b"secret").items()
+        >= {
+            "clicks": ["a"],
+            "final": False,
+            "effect": "counted",
+            "events": [{"id": "b", "action": "purchase", "value": 39.9}],
+            "seen": 7,
+        }.items()
+    )
+    settled = as_json(Record(2, 0, "m", None, Settled([b"123456789012"])), b"secret")
+    assert settled["impressions"] == [sign_id(b"123456789012", "m", b"secret")]
 
 
 def test_position_kind_model_and_time_are_the_records_whatever_its_entry_holds() -> None:

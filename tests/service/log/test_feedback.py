@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from helpers.service_small import created, impression, shown
 
 from perturank.service.log import Log
+from perturank.service.log.counters import TOTAL, summary
 from perturank.service.log.feedback import close_windows, closed_up_to, record_feedback
-from perturank.service.log.records import Feedback, new_id
-from perturank.service.log.refusals import Contradiction, Refused
+from perturank.service.log.records import Event, Feedback, new_id
+from perturank.service.log.refusals import Refused
+from perturank.wire.specification import ACTIONS
 
 
-def give(log: Log, name: bytes, clicks: str = "", final: bool = False) -> str:
+def give(log: Log, name: bytes, clicks: str = "", final: bool = False, **more: Any) -> str:
     with log.transaction() as transaction:
-        return record_feedback(transaction, "m", name, list(clicks), final)
+        return record_feedback(transaction, "m", name, list(clicks), final, **more)
 
 
 def close(log: Log, position: int) -> int | None:
@@ -22,6 +26,10 @@ def close(log: Log, position: int) -> int | None:
 def given(log: Log) -> list[tuple[str, bool, str]]:
     entries = [record.entry for record in log.read() if isinstance(record.entry, Feedback)]
     return [("".join(entry.clicks), entry.final, entry.effect) for entry in entries]
+
+
+def events(log: Log) -> list[list[Event] | None]:
+    return [record.entry.events for record in log.read() if isinstance(record.entry, Feedback)]
 
 
 def test_feedback_counts_once_however_often_it_comes(log: Log) -> None:
@@ -52,13 +60,63 @@ def test_a_click_on_what_was_not_shown_is_refused_whole(log: Log) -> None:
     assert given(log) == []
 
 
-def test_a_new_click_after_the_last_word_is_a_contradiction(log: Log) -> None:
+def test_events_after_final_feedback_are_recorded_and_a_repetition_is_known(log: Log) -> None:
     name = shown(log)
-    give(log, name, "a", True)
-    with pytest.raises(Contradiction, match="final before 'b'"):
-        give(log, name, "b")
+    assert give(log, name, "a", True) == "recorded"
+    assert give(log, name, "b") == "recorded"
     assert give(log, name, "a") == "known"
-    assert given(log) == [("a", True, "counted")]
+    assert give(log, name, "", True) == "recorded"  # the second click settles at once
+    assert give(log, name, "", True) == "known"
+    assert given(log) == [("a", True, "counted"), ("b", False, "counted"), ("", True, "counted")]
+
+
+def test_events_after_the_final_feedback_of_an_earlier_version_are_late(log: Log) -> None:
+    name = shown(log)
+    with log.transaction() as transaction:
+        transaction.append("m", Feedback(["a"], True, "counted"), name)
+    assert give(log, name, "a", True) == "known"
+    assert give(log, name, "b") == "late"
+    assert give(log, name, "b") == "known"
+
+
+def test_an_action_with_a_document_counts_once_with_its_first_value(log: Log) -> None:
+    name = shown(log)
+    bought = [Event("c", "purchase", 39.9), Event("c", "purchase", 5.0)]
+    assert give(log, name, "c", events=bought) == "recorded"
+    assert give(log, name, "c", events=bought) == "known"
+    assert give(log, name, events=[Event("c", "click", 1.0)]) == "known"
+    assert give(log, name, events=[Event("c", "add_to_cart")]) == "recorded"
+    assert events(log) == [[Event("c", "purchase", 39.9)], [Event("c", "add_to_cart")]]
+
+
+def test_an_unknown_action_is_refused_and_the_known_ones_are_named(log: Log) -> None:
+    name = shown(log)
+    with pytest.raises(Refused, match="'buy' is not known") as refused:
+        give(log, name, "a", events=[Event("a", "buy")])
+    assert "click, add_to_cart, purchase" in str(refused.value)
+    assert given(log) == []
+    assert give(log, name, events=[Event("a", "buy")], actions={"buy": 2.0}) == "recorded"
+
+
+def test_how_far_somebody_looked_is_new_if_it_is_further_than_before(log: Log) -> None:
+    name = shown(log)
+    assert [give(log, name, seen=seen) for seen in (2, 2, 1, 4)] == ["recorded", "known", "known", "recorded"]
+    with pytest.raises(Refused, match="5 places were seen, and 4 shown"):
+        give(log, name, seen=5)
+
+
+def test_events_reward_and_value_are_counted(log: Log) -> None:
+    created(log)
+    name = shown(log)
+    actions = ACTIONS | {"dismiss": -1.0}
+    give(log, name, "ab", actions=actions)
+    give(log, name, events=[Event("a", "purchase", 39.9), Event("b", "dismiss")], actions=actions)
+    give(log, name, events=[Event("a", "add_to_cart", 0.1)], actions=actions)  # a purchase is worth more
+    (total,) = log.counters((TOTAL,))
+    found = summary(total.amounts)
+    assert found["events"] == {"click": 2, "purchase": 1, "dismiss": 1, "add_to_cart": 1}
+    assert (found["clicks"], found["reward"]) == (2, 10.0)  # b: 1 - 1
+    assert found["values"] == {"purchase": 39.9, "add_to_cart": 0.1}
 
 
 def test_feedback_after_its_window_is_kept_but_does_not_count(log: Log) -> None:

@@ -277,12 +277,12 @@ def test_room_is_given_back_beside_what_else_is_done(database: Database) -> None
 
 def test_a_log_of_an_earlier_version_gets_the_index_of_what_is_few(database: Database) -> None:
     url = database.fresh()
-    query = "SELECT to_regclass('perturank_few_position')"
+    query = "SELECT to_regclass('perturank_few_by_position')"
     for _ in range(2):
         PostgresLog(url).close()
         with psycopg.connect(url) as connection:
             assert connection.execute(query).fetchone() != (None,)
-            connection.execute("DROP INDEX perturank_few_position")
+            connection.execute("DROP INDEX perturank_few_by_position")
 
 
 def test_an_address_without_a_log_is_refused(database: Database) -> None:

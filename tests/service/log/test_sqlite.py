@@ -249,7 +249,7 @@ def test_a_log_of_an_earlier_version_gets_the_index_of_what_is_few(tmp_path: Pat
         for entry in (Pinned(1), Closed(1), Pinned(2)):
             transaction.append("m", entry)
     with log.borrow() as connection:
-        connection.execute("DROP INDEX few_position")
+        connection.execute("DROP INDEX few_by_position")
     log.close()
     log = SqliteLog(tmp_path / "log.db")
     assert [record.position for record in log.control_records(kinds=(Pinned,))] == [1, 3]

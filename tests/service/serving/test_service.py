@@ -7,11 +7,13 @@ from helpers.service_small import IDS, created, rows, shown, spec
 
 from perturank.service.log import Log, Transaction
 from perturank.service.log.feedback import close_windows
-from perturank.service.log.records import Closed, Entry
+from perturank.service.log.records import Closed, Entry, Settled, verify_id
 from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
-from perturank.service.serving.service import GRAIN, Service, Windows
+from perturank.service.serving.service import GRAIN, Service, Settling, Windows
 from perturank.service.settings import ServeSettings
+from perturank.wire import requests
+from perturank.wire.requests import ListFeedback
 
 
 class Clock:
@@ -63,10 +65,10 @@ def test_the_service_closes_windows_in_the_log(log: Log) -> None:
     service, clock = Service(log, ServeSettings()), Clock()
     service.windows = Windows(clock)
     service.windows.note("m", 2)
-    service.close_windows()
+    service.complete_impressions()
     clock.now += 12
     for _ in range(3):
-        service.close_windows()
+        service.complete_impressions()
         service.refresh()
         clock.now += 100
     assert [record.entry for record in log.control_records(after=position)] == [Closed(2)]  # nothing is closed twice
@@ -132,12 +134,58 @@ def test_windows_that_cannot_be_closed_stop_no_other_and_are_closed_later(
     with monkeypatch.context() as patched:
         patched.setattr("perturank.service.serving.service.close_windows", only_b)
         with pytest.raises(LogFull):
-            service.close_windows()
+            service.complete_impressions()
     assert closings(log) == [("b", Closed(4))]
-    service.close_windows()
-    service.close_windows()
+    service.complete_impressions()
+    service.complete_impressions()
     assert closings(log) == [("b", Closed(4)), ("a", Closed(3))]
     service.close()
+
+
+def test_events_settle_some_time_after_the_last_one() -> None:
+    clock = Clock()
+    settling = Settling(clock)
+    settling.note("m", b"x")
+    clock.now += 20
+    settling.note("m", b"y")
+    settling.note("m", b"x")  # its time begins again
+    clock.now += 20
+    assert settling.due("m", 30) == {}
+    clock.now += 10
+    due = settling.due("m", 30)
+    assert set(due) == {b"x", b"y"}
+    assert settling.due("m", 30) == due  # until they are forgotten
+    settling.note("m", b"y")  # while the others are written
+    settling.forget("m", due)
+    assert set(settling.due("m", 0)) == {b"y"}
+    assert settling.due("n", 0) == {}
+
+
+def test_the_service_settles_events_in_the_log_in_one_record_each_look(log: Log) -> None:
+    created(log, settle=30.0)
+    service, clock = Service(log, ServeSettings()), Clock()
+    service.settling = Settling(clock)
+    loaded = service.models.get("m")
+    names = [service.rank(loaded, IDS, rows(), None).result().impression for _ in range(4)]
+    given = [
+        ListFeedback(names[0], ["a"]),
+        ListFeedback(names[1], events=[requests.Event("b", "purchase", 9.5)]),
+        ListFeedback(names[2], ["c"], final=True),  # it has settled
+        ListFeedback(names[3], seen=2),  # nothing was done
+    ]
+    for said in (*given, given[0]):
+        service.feedback("m", said).result()
+    service.complete_impressions()
+    assert settled(log) == []
+    clock.now += 30
+    service.complete_impressions()
+    service.complete_impressions()
+    assert settled(log) == [Settled([verify_id(name, "m", log.secret) for name in names[:2]])]
+    service.close()
+
+
+def settled(log: Log) -> list[Entry]:
+    return [record.entry for record in log.control_records() if isinstance(record.entry, Settled)]
 
 
 def shown_at(log: Log, model: str) -> int:

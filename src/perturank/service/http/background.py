@@ -1,4 +1,4 @@
-"""Background tasks of a serving process (read the log, close windows, compile, sample orders) and its health."""
+"""Background tasks of a serving process (read the log, complete impressions, compile, sample orders) and its health."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from perturank.wire.answers import Alive, Readiness
 
 SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_IN_STEP = 0.01  # with batches of a fixed size, a client may wait for each version
-SECONDS_TO_A_CLOSING = 1.0
+SECONDS_BETWEEN_COMPLETIONS = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
 COMPILING = "a list cannot be compiled"
 ENDED = "a background task has ended"
@@ -61,18 +61,18 @@ async def _supervise(health: Health, task: Awaitable[None]) -> None:
 
 
 async def _refresh(service: Service, health: Health) -> None:
-    """Read the new records of the log several times a second, and close windows once a second."""
+    """Read the new records of the log several times a second; settle events and close windows once a second."""
     # A limiter of its own: requests may use up the threads of the common one.
-    closed, pause, own = time.monotonic(), SECONDS_BETWEEN_LOOKS, anyio.CapacityLimiter(1)
+    completed, pause, own = time.monotonic(), SECONDS_BETWEEN_LOOKS, anyio.CapacityLimiter(1)
     while True:
         with health.watching("the log cannot be read"):
             await anyio.to_thread.run_sync(service.refresh, limiter=own)
             in_step = any(loaded.spec.batch is not None for loaded in service.models.all())
             pause = SECONDS_IN_STEP if in_step else SECONDS_BETWEEN_LOOKS
-        if time.monotonic() >= closed + SECONDS_TO_A_CLOSING:
-            closed = time.monotonic()
-            with health.watching("windows cannot be closed"):
-                await anyio.to_thread.run_sync(service.close_windows, limiter=own)
+        if time.monotonic() >= completed + SECONDS_BETWEEN_COMPLETIONS:
+            completed = time.monotonic()
+            with health.watching("events cannot be settled, or windows closed"):
+                await anyio.to_thread.run_sync(service.complete_impressions, limiter=own)
         await asyncio.sleep(pause)
 
 

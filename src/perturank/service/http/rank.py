@@ -36,7 +36,7 @@ from perturank.service.serving.sampling import padded_length, sample_list
 from perturank.service.serving.service import ServedList, Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, RankedList, RankedLists
-from perturank.wire.requests import ClickFeedback, Explain, FeedbackBatch, Rank, RankBatch, RawRank
+from perturank.wire.requests import Explain, FeedbackBatch, ListFeedback, Rank, RankBatch, RawRank
 from perturank.wire.specification import SpecRequest
 
 MOST_COMPILING = 2  # lists at a time; the others then find the program compiled
@@ -74,12 +74,12 @@ class ListEndpoints:
         return respond(request, RankedLists(await asyncio.gather(*drawing)))
 
     async def feedback(self, request: Request) -> Response:
-        """Record clicks; answered when they are durable."""
-        said = await decode(request, ClickFeedback)
+        """Record clicks and other events; answered when they are durable."""
+        said = await decode(request, ListFeedback)
         return respond(request, await self._given(request.path_params["model"], said))
 
     async def feedback_batch(self, request: Request) -> Response:
-        """Record clicks on several lists; what is refused does not stop the rest."""
+        """Record clicks and other events of several lists; what is refused does not stop the rest."""
         batch = self._within((await decode(request, FeedbackBatch)).requests)
         model = request.path_params["model"]
         results = await asyncio.gather(*[self._given(model, said) for said in batch], return_exceptions=True)
@@ -191,9 +191,9 @@ class ListEndpoints:
         self._service.models.note_compiled(loaded, length)
         return await asyncio.wrap_future(future)
 
-    async def _given(self, model: str, said: ClickFeedback) -> Given:
+    async def _given(self, model: str, said: ListFeedback) -> Given:
         await find_model(self._service, model)
-        status = await asyncio.wrap_future(self._service.feedback(model, said.impression, said.clicks, said.final))
+        status = await asyncio.wrap_future(self._service.feedback(model, said))
         self._metrics.note_feedback(model, status)
         return Given(status)
 

@@ -35,6 +35,7 @@ from perturank.service.log.records import (
     Record,
     RolledBack,
     Scaled,
+    Settled,
     Snapshot,
     unpacked,
 )
@@ -159,11 +160,11 @@ class Learner:
             return False
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
-            recent = {state.model: state.sources.copy() for state, _ in full}
+            caps = {state.model: SourceCap(state) for state, _ in full}
             for state, due in full:
                 if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in TAKING):
                     continue  # the next step reads that record first
-                skipped = _too_many_of_one_source(state, due, recent[state.model])
+                skipped = caps[state.model].skipped(due)
                 batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True)
                 transaction.append(state.model, batch)
         return True
@@ -265,22 +266,35 @@ def _is_after(record: Record | None, position: int) -> bool:
     return record is not None and record.position > position
 
 
-def _too_many_of_one_source(state: State, due: Sequence[Completed], recent: deque[bytes | None]) -> list[bytes]:
-    """Return the impressions of sources that have reached the cap; add the sources of the others to `recent`."""
-    cap = None if state.spec is None else state.spec.cap
-    if cap is None:
-        return []
-    counts, skipped = Counter(recent), []
-    for completed in due:
-        source = completed.source
-        if source is not None and counts[source] >= cap:
-            skipped.append(completed)
-            continue
-        if len(recent) == recent.maxlen:
-            counts[recent[0]] -= 1
-        recent.append(source)
-        counts[source] += 1
-    return [each.name for each in skipped]
+class SourceCap:
+    """Decides which impressions are skipped, since too many of the last learned ones come from their source.
+
+    A list that is complete again counts once: it is skipped if it was skipped before.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._cap = None if state.spec is None else state.spec.cap
+        self._recent = state.sources.copy()
+        self._skipped: set[bytes] = set()
+
+    def skipped(self, due: Sequence[Completed]) -> list[bytes]:
+        """Return the names of those of the next batch that are skipped, each as often as it is due."""
+        if self._cap is None:
+            return []
+        counts, skipped = Counter(self._recent), []
+        for completed in due:
+            name, source = completed.name, completed.source
+            is_first = completed.before is None
+            was_skipped = completed.is_skipped or name in self._skipped
+            if was_skipped or (is_first and source is not None and counts[source] >= self._cap):
+                self._skipped.add(name)
+                skipped.append(name)
+            elif is_first:
+                if len(self._recent) == self._recent.maxlen:
+                    counts[self._recent[0]] -= 1
+                self._recent.append(source)
+                counts[source] += 1
+        return skipped
 
 
 class ProgressRecorder:
@@ -296,7 +310,8 @@ class ProgressRecorder:
     def read(self, record: Record) -> None:
         """Note a record."""
         self._at, entry = record.at, record.entry
-        if isinstance(entry, Closed) or (isinstance(entry, Feedback) and entry.final and entry.effect != "late"):
+        is_final = isinstance(entry, Feedback) and entry.final and entry.effect != "late"
+        if is_final or isinstance(entry, Closed | Settled):
             self._waiting[record.model].append((record.position, record.at))
 
     @contextmanager

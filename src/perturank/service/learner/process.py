@@ -108,7 +108,9 @@ class Precompiler:
 
     def __init__(self) -> None:
         self._prepared: set[object] = set()
-        self._next: dict[tuple[str, int], int] = {}  # by model: how much it must have learned before another look
+        self._next: dict[
+            tuple[str, int, bool], int
+        ] = {}  # by model and program: how much it must have learned before another look
         self._thread: threading.Thread | None = None
         self._awaited: Kind | None = None  # whose very next batch needs what is being compiled
 
@@ -129,21 +131,21 @@ class Precompiler:
         if self.is_busy:
             return
         for state in learner.states.values():
-            life = state.model, state.generation
+            life = state.model, state.generation, state.has_rewards
             if state.spec is None or state.ranker is None or state.learned < self._next.get(life, 0):
                 continue
             self._next[life] = state.learned + update.n_ahead(state.learned) // 2
             ranker = update.with_room_ahead(state.ranker, state.learned, state.spec.places)
-            program = update.shapes(ranker), _kind(state)
+            program = update.shapes(ranker), _kind(state), state.has_rewards
             if program not in self._prepared:
                 self._prepared.add(program)
                 needed = update.with_room(state.ranker, 1, state.learned, state.spec.places)
                 self._awaited = _kind(state) if update.shapes(needed) == update.shapes(ranker) else None
-                self._begin(ranker, state.spec.seed, state.spec.places)
+                self._begin(ranker, state.spec.seed, state.spec.places, state.has_rewards)
                 return
 
-    def _begin(self, ranker: Ranker, seed: int, places: int) -> None:
-        self._thread = threading.Thread(target=_prepare, args=(ranker, seed, places), daemon=True)
+    def _begin(self, ranker: Ranker, seed: int, places: int, with_rewards: bool) -> None:
+        self._thread = threading.Thread(target=_prepare, args=(ranker, seed, places, with_rewards), daemon=True)
         self._thread.start()
 
 
@@ -153,6 +155,6 @@ def _kind(state: State) -> Kind | None:
     return None if spec is None else (spec.ranker, str(spec.settings), spec.n_features, spec.places)
 
 
-def _prepare(ranker: Ranker, seed: int, places: int) -> None:
-    update.prepare(ranker, seed, places)
+def _prepare(ranker: Ranker, seed: int, places: int, with_rewards: bool) -> None:
+    update.prepare(ranker, seed, places, with_rewards=with_rewards)
     machine.give_memory_back()

@@ -34,6 +34,7 @@ from perturank.service.log.records import (
     Record,
     RolledBack,
     Scaled,
+    Settled,
     Snapshot,
     source_seal,
 )
@@ -190,7 +191,7 @@ class Superfluous:
         match record.entry:
             case Impression(source=source) if source is not None and self.erased and not old:
                 return record.position <= self.erased.get(source_seal(source, self.secret), 0)
-            case Impression() | Feedback() | Batch():
+            case Impression() | Feedback() | Settled() | Batch():
                 return old
             case Closed():
                 return old and record.position != self.closed

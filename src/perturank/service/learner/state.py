@@ -1,14 +1,17 @@
 """The state of one model: a pure function of the records that it has taken, in order.
 
-An impression is complete when its feedback was final, or its window has closed. The state keeps the clicks of waiting
-impressions; their documents are read from the log when they are learned.
+An impression is complete when its events have settled, or its window has closed. Until the window closes it goes on
+waiting: what is new in later events completes it again. The state keeps the events of waiting impressions; their
+documents are read from the log when they are learned.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -23,21 +26,39 @@ from perturank.service.log.records import (
     Compacted,
     Deleted,
     Erased,
+    EventKey,
     Feedback,
     Imported,
     Impression,
     Record,
     RolledBack,
     Scaled,
+    Settled,
     Snapshot,
+    document_worths,
     source_seal,
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.log.spec import CAP_AMONG, Spec
-from perturank.wire.specification import Mode
+from perturank.wire.specification import CLICK, Mode
 
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
 MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them it is final
+
+
+class Heard(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """All that was known of an impression at some point."""
+
+    clicks: frozenset[str]
+    events: frozenset[EventKey]  # other than clicks
+    seen: int  # top places; 0: not known
+
+    def worths(self, actions: Mapping[str, float]) -> dict[str, float]:
+        """Return what each document was worth by these actions."""
+        return document_worths([*((each, CLICK) for each in self.clicks), *self.events], actions)
+
+
+NOTHING = Heard(frozenset(), frozenset(), 0)
 
 
 class OpenImpression(msgspec.Struct, array_like=True, gc=False):
@@ -49,13 +70,21 @@ class OpenImpression(msgspec.Struct, array_like=True, gc=False):
     position: int  # of the impression, once it is known
     since: int  # position of the first record about it
     clicks: frozenset[str] = frozenset()
-    final: bool = False
+    is_settled: bool = False  # before the impression was known
     mode: Mode | None = None  # None: the impression is not known yet
     source: bytes | None = None  # sealed
+    events: frozenset[EventKey] = frozenset()
+    seen: int = 0
+    completed: Heard | None = None  # what it was complete with before
+
+    @property
+    def heard(self) -> Heard:
+        """What is known now."""
+        return Heard(self.clicks, self.events, self.seen)
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An impression with all its clicks; `at` is the position of the record that completed it."""
+    """An impression with all its events; `at` is the position of the record that completed it."""
 
     at: int
     since: int  # the first record about it
@@ -64,6 +93,20 @@ class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mode: Mode
     source: bytes | None  # sealed; None: nobody in particular
     clicks: frozenset[str]
+    events: frozenset[EventKey] = frozenset()
+    seen: int = 0
+    before: Heard | None = None  # what it was complete with before; None: it was not
+    is_skipped: bool = False  # since the impression was, when it was complete before
+
+    @property
+    def heard(self) -> Heard:
+        """What is known of it."""
+        return Heard(self.clicks, self.events, self.seen)
+
+    @property
+    def has_rewards(self) -> bool:
+        """Whether more is known than a set of clicks."""
+        return bool(self.events or self.seen or self.before)
 
 
 class Tracker:
@@ -88,25 +131,41 @@ class Tracker:
                 waiting = self.waiting.setdefault(record.impression, OpenImpression(record.position, record.position))
                 waiting.position, waiting.mode = record.position, shown.mode
                 waiting.source = None if shown.source is None else self._seal(shown.source)
-                return self._done(record, record.impression) if waiting.final else []
+                return self._settle(record, record.impression) if waiting.is_settled else []
             case Feedback(effect="counted" | "early") as said if record.impression is not None:
-                return self._heard(record, record.impression, said)
+                self._hear(record, record.impression, said)
+                return self._settle(record, record.impression) if said.final else []
+            case Settled(impressions=names):
+                return [done for name in names for done in self._settle(record, name)]
             case Closed(through=through):
                 return self._closed(record, through)
             case _:
                 return []
 
+    def drop(self, names: Iterable[bytes]) -> None:
+        """Wait no longer for these impressions."""
+        for name in names:
+            self.waiting.pop(name, None)
+
     def forget(self, source: bytes) -> None:
         """Forget the waiting impressions of a source."""
         self.waiting = {name: waiting for name, waiting in self.waiting.items() if waiting.source != source}
 
-    def _heard(self, record: Record, name: bytes, said: Feedback) -> list[Completed]:
+    def _hear(self, record: Record, name: bytes, said: Feedback) -> None:
         if said.effect == "counted" and name not in self.waiting:
-            return []  # of another generation
+            return  # of another generation
         waiting = self.waiting.setdefault(name, OpenImpression(record.position, record.position))
-        waiting.clicks = waiting.clicks.union(said.clicks)
-        waiting.final |= said.final
-        return self._done(record, name) if waiting.final and waiting.mode is not None else []
+        keys = said.event_keys
+        waiting.clicks = waiting.clicks.union(document for document, action in keys if action == CLICK)
+        waiting.events = waiting.events.union(key for key in keys if key[1] != CLICK)
+        waiting.seen = max(waiting.seen, said.seen)
+
+    def _settle(self, record: Record, name: bytes) -> list[Completed]:
+        waiting = self.waiting.get(name)
+        if waiting is None:
+            return []  # of another generation, or closed
+        waiting.is_settled = waiting.mode is None
+        return _complete(record, name, waiting)
 
     def _closed(self, record: Record, through: int) -> list[Completed]:
         over = []
@@ -115,14 +174,16 @@ class Tracker:
                 break
             if waiting.position <= through:
                 over.append(name)
-        return [done for name in over for done in self._done(record, name)]
+        return [done for name in over for done in _complete(record, name, self.waiting.pop(name))]
 
-    def _done(self, record: Record, name: bytes) -> list[Completed]:
-        waiting = self.waiting.pop(name)
-        if waiting.mode is None:  # the impression never came
-            return []
-        about = waiting.since, waiting.position, name, waiting.mode, waiting.source
-        return [Completed(record.position, *about, waiting.clicks)]
+
+def _complete(record: Record, name: bytes, waiting: OpenImpression) -> list[Completed]:
+    """Return what this record completes of an impression: nothing, if it is not known or nothing is new."""
+    if waiting.mode is None or waiting.completed == waiting.heard:
+        return []
+    about = waiting.since, waiting.position, name, waiting.mode, waiting.source
+    before, waiting.completed = waiting.completed, waiting.heard
+    return [Completed(record.position, *about, waiting.clicks, waiting.events, waiting.seen, before)]
 
 
 @dataclass
@@ -260,16 +321,25 @@ class State:
     def _learn(self, batch: Batch) -> None:
         """Learn the impressions of a batch, in the order of their completion."""
         skipped = set(batch.skipped)
-        chosen = [each for each in self._take_batch(batch) if each.name not in skipped and self._fits(each)]
+        taken = [each for each in self._take_batch(batch) if each.name not in skipped and not each.is_skipped]
+        chosen = [each for each in taken if self._fits(each)]
         self.batched = batch.through
+        self._skip(skipped)
         if self.spec is None or self.ranker is None or not chosen:
             return
         self.ranker = self._teach(self.ranker, chosen, self.learned)
         self.learned += len(chosen)
         if self.is_scale_open:
             self.taught.extend(chosen)
-        self.sources.extend(each.source for each in chosen)
+        self.sources.extend(each.source for each in chosen if each.before is None)
         self.unpublished = True
+
+    def _skip(self, names: set[bytes]) -> None:
+        """Let nothing more be learned of these impressions; the queue keeps its entries, since batches count them."""
+        if names:
+            self.tracker.drop(names)
+            skip = partial(msgspec.structs.replace, is_skipped=True)
+            self.queue = deque(skip(each) if each.name in names else each for each in self.queue)
 
     def _teach(self, ranker: Ranker, chosen: Sequence[Completed], learned: int) -> Ranker:
         """Return the ranker that has learned from these impressions; `learned` says how many came before."""
@@ -277,7 +347,7 @@ class State:
         for start in range(0, len(chosen), READ_AT_ONCE):
             ranker = update.learn_from(
                 ranker,
-                self._clicked(chosen[start : start + READ_AT_ONCE]),
+                self._rewarded(chosen[start : start + READ_AT_ONCE]),
                 seed=self.spec.seed,
                 learned=learned + start,
                 places=self.spec.places,
@@ -324,10 +394,21 @@ class State:
             raise Missing(what, "records were taken out while they were read: begin again at the base")
         return taken
 
-    def _clicked(self, chosen: Sequence[Completed]) -> list[update.Clicked]:
-        """Return the shown lists, read from the log, with their clicks."""
-        shown = self.recall.shown([each.position for each in chosen])
-        return [update.Clicked(each.since, entry, each.clicks) for each, entry in zip(chosen, shown, strict=True)]
+    def _rewarded(self, chosen: Sequence[Completed]) -> list[update.Rewarded]:
+        """Return the shown lists, read from the log, with what their documents are worth by the model's actions."""
+        assert self.spec is not None
+        actions, shown = self.spec.actions, self.recall.shown([each.position for each in chosen])
+        found = []
+        for each, entry in zip(chosen, shown, strict=True):
+            before = each.before or NOTHING
+            now = each.heard.worths(actions), each.seen
+            found.append(update.Rewarded(each.since, entry, *now, before.worths(actions), before.seen))
+        return found
+
+    @property
+    def has_rewards(self) -> bool:
+        """Whether the next batches need more than clicks."""
+        return any(each.has_rewards for each in islice(self.queue, READ_AT_ONCE))
 
     def learned_since(self, generation: int, learned: int) -> int:
         """Return how many impressions were learned since this generation had learned so many."""

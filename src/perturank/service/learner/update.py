@@ -5,7 +5,8 @@ Live learning and replay both use it, with the same padded shapes. So they agree
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,6 +24,7 @@ from perturank.core import (
     Query,
     Ranker,
     Remembers,
+    Rewards,
     check_room,
     identities,
     streams,
@@ -38,15 +40,26 @@ AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer
 LEAST_ROOM = 1000  # impressions
 
 
-class Clicked(NamedTuple):
-    """A list as it was shown, and all that was clicked on it; `since` is the position of the first record about it."""
+class Rewarded(NamedTuple):
+    """A list as it was shown, and what its documents turned out to be worth; others are worth nothing.
 
-    since: int
+    `learned` is what they were taken to be worth when the list was learned before.
+    """
+
+    since: int  # position of the first record about it
     shown: Impression
-    clicks: frozenset[str]
+    worth: Mapping[str, float]
+    seen: int = 0  # so many top places; 0: not known
+    learned: Mapping[str, float] = MappingProxyType({})
+    learned_seen: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether clicks say all of it, each worth 1."""
+        return not (self.seen or self.learned or self.learned_seen) and all(each == 1 for each in self.worth.values())
 
 
-Lesson = Callable[[Ranker, Sequence[Clicked], int], Ranker]
+Lesson = Callable[[Ranker, Sequence[Rewarded], int], Ranker]
 
 
 class Memo(NamedTuple):
@@ -78,7 +91,7 @@ _MEMOS: dict[Any, Memo] = {}  # found by tracing, which takes a while
 
 
 def learn_from(
-    ranker: Ranker, clicked: Sequence[Clicked], *, seed: int, learned: int, places: int, own: bool = True
+    ranker: Ranker, rewarded: Sequence[Rewarded], *, seed: int, learned: int, places: int, own: bool = True
 ) -> Ranker:
     """Return the ranker that has learned from these impressions; `learned` says how many came before.
 
@@ -91,18 +104,19 @@ def learn_from(
         raise BadInput(f"{name} cannot learn from lists that it has not drawn itself", "replay under another ranker")
     key = streams(seed)[LEARNING]
 
-    def learn(ranker: Ranker, chunk: Sequence[Clicked], learned: int) -> Ranker:
-        lists = _stacked(chunk, memo if own else None, ranker.n_features, places)
+    def learn(ranker: Ranker, chunk: Sequence[Rewarded], learned: int) -> Ranker:
+        is_plain = all(each.is_plain for each in chunk)
+        lists = _stacked(chunk, memo if own else None, ranker.n_features, places, with_rewards=not is_plain)
         return _loop(ranker, lists, key, np.int32(learned), np.int32(len(chunk)), recalls)
 
-    for start in range(0, len(clicked), AT_ONCE):
-        chunk = clicked[start : start + AT_ONCE]
+    for start in range(0, len(rewarded), AT_ONCE):
+        chunk = rewarded[start : start + AT_ONCE]
         ranker = learn_soundly(with_room(ranker, len(chunk), learned + start, places), chunk, learned + start, learn)
         check_room(ranker)
     return ranker
 
 
-def learn_soundly(ranker: Ranker, chunk: Sequence[Clicked], learned: int, learn: Lesson) -> Ranker:
+def learn_soundly(ranker: Ranker, chunk: Sequence[Rewarded], learned: int, learn: Lesson) -> Ranker:
     """Return the ranker after these impressions, without those that would make its arrays infinite or NaN.
 
     Features of very different sizes can do that to some fits, and everything learned would be lost.
@@ -151,9 +165,9 @@ def with_room_ahead(ranker: Ranker, learned: int, places: int) -> Ranker:
     return with_room(ranker, n_ahead(learned), learned, places)
 
 
-def prepare(ranker: Ranker, seed: int, places: int) -> None:
+def prepare(ranker: Ranker, seed: int, places: int, *, with_rewards: bool = False) -> None:
     """Compile the learning of a ranker of this shape, by learning nothing."""
-    lists = _stacked([], Memo.of(ranker, places), ranker.n_features, places)
+    lists = _stacked([], Memo.of(ranker, places), ranker.n_features, places, with_rewards=with_rewards)
     _loop(ranker, lists, streams(seed)[LEARNING], np.int32(0), np.int32(0), False)
 
 
@@ -173,19 +187,26 @@ def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: n
     def one(i: Array, arrays: Any) -> Any:
         ranker = eqx.combine(arrays, fixed)
         each = batches.at(all_of, i)
-        each = Interaction(each.shown, each.clicks, ranker.memo_of(each.shown))
+        each = Interaction(each.shown, each.clicks, ranker.memo_of(each.shown), each.rewards)
         return eqx.filter(ranker.learn(each, keys[i]), eqx.is_array)
 
     return eqx.combine(lax.fori_loop(0, n, one, arrays), fixed)
 
 
-def _stacked(chunk: Sequence[Clicked], memo: Memo | None, n_features: int, places: int) -> Interaction:
-    """Return shown documents [B, k, d], clicks [B, k] and the memo's leaves [B, …], padded to B = AT_ONCE."""
+def _stacked(
+    chunk: Sequence[Rewarded], memo: Memo | None, n_features: int, places: int, *, with_rewards: bool
+) -> Interaction:
+    """Return shown documents [B, k, d], clicks or rewards [B, k] and the memo's leaves [B, …], padded to B = AT_ONCE.
+
+    Clicks alone have a program of their own. With rewards of 0 and 1 some rankers learn other last bits, and logs in
+    which there are only clicks are to be replayed to the same ones.
+    """
     features = np.zeros((AT_ONCE, places, n_features), np.float32)
     mask = np.zeros((AT_ONCE, places), bool)
     ids = np.zeros((AT_ONCE, places, 2), np.uint32)
     prior = np.zeros((AT_ONCE, places), np.float32)
-    clicks = np.zeros((AT_ONCE, places), bool)
+    worth, learned = np.zeros((2, AT_ONCE, places), np.float32)
+    seen, learned_seen = np.zeros((2, AT_ONCE), np.int32)
     likes = None if memo is None else memo.leaves
     leaves = [np.zeros((AT_ONCE, *like.shape), like.dtype) for like in likes or ()]
     for i, each in enumerate(chunk):
@@ -193,10 +214,13 @@ def _stacked(chunk: Sequence[Clicked], memo: Memo | None, n_features: int, place
         n = len(rows)
         features[i, :n], mask[i, :n], prior[i, :n] = rows, True, scores
         ids[i, :n] = identities(rows, scores)
-        clicks[i, :n] = [document in each.clicks for document in each.shown.ids]
+        worth[i, :n] = [each.worth.get(document, 0.0) for document in each.shown.ids]
+        learned[i, :n] = [each.learned.get(document, 0.0) for document in each.shown.ids]
+        seen[i], learned_seen[i] = each.seen, each.learned_seen
         for leaf, value in zip(leaves, recalled, strict=True):
             leaf[i] = value
     # Put on the device as they are: jnp.asarray would compile a program for every shape.
     shown = Query(*jax.device_put((features, mask, ids, prior)))
     memos = None if memo is None else jax.tree.unflatten(memo.tree, jax.device_put(leaves))
-    return Interaction(shown, jax.device_put(clicks), memos)
+    rewards = Rewards(*jax.device_put((worth, seen, learned, learned_seen))) if with_rewards else None
+    return Interaction(shown, jax.device_put(worth > 0), memos, rewards)

@@ -8,7 +8,17 @@ from itertools import islice
 from perturank.errors import BadInput
 from perturank.service.learner.retention import n_removed
 from perturank.service.log import Log, snapshots
-from perturank.service.log.records import Batch, Compacted, Feedback, Impression, Record, Snapshot, unpacked
+from perturank.service.log.records import (
+    Batch,
+    Compacted,
+    Feedback,
+    Impression,
+    Record,
+    Settled,
+    Snapshot,
+    made_at,
+    unpacked,
+)
 
 AT_ONCE = 500  # records in memory, and what else the log says of their impressions
 
@@ -67,6 +77,9 @@ def _of_record(log: Log, record: Record, seen: Seen, about: dict[bytes, list[Rec
             yield from _of_impression(record, shown, _before(record, about))
         case Feedback() as said:
             yield from _of_feedback(record, said, _before(record, about))
+        case Settled(impressions=names):
+            if any(made_at(name) >= record.position for name in names):
+                yield "an impression settles before it was shown"
         case Batch(through=through) if through >= record.position:
             yield f"a batch goes up to {through}, which lies ahead of it"
         case Snapshot() as snapshot:
@@ -110,12 +123,13 @@ def _of_feedback(record: Record, said: Feedback, before: Sequence[Record] | None
         return
     shown = next((each.entry.ids for each in before if isinstance(each.entry, Impression)), None)
     given = [each.entry for each in before if isinstance(each.entry, Feedback)]
-    again = {click for entry in given for click in entry.clicks} & set(said.clicks)
+    again = {key for entry in given for key in entry.event_keys} & set(said.event_keys)
     if said.effect == "counted" and shown is None:
         yield "feedback counted before its impression"
-    if any(entry.final for entry in given):
+    if said.effect != "late" and any(entry.was_last for entry in given):
         yield "feedback after the last word"
     if again:
-        yield f"a click on {min(again)!r} counted twice"
-    if shown is not None and not set(said.clicks) <= set(shown):
-        yield "a click on what was not shown"
+        document, action = min(again)
+        yield f"a {action} on {document!r} counted twice"
+    if shown is not None and not {document for document, _ in said.event_keys} <= set(shown):
+        yield "an event of what was not shown"

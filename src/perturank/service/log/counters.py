@@ -1,4 +1,4 @@
-"""Counters of lists, clicks and learning, in a table beside the log: a row for each model, period and name.
+"""Counters of lists, events and learning, in a table beside the log: a row for each model, period and name.
 
 The log's own transactions write them. A model has totals, and counters of each minute in which something happened.
 Minutes older than three hours are added up to hours; hours older than a month are deleted.
@@ -6,7 +6,7 @@ Minutes older than three hours are added up to hours; hours older than a month a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -15,16 +15,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perturank.service.log import exploration_cost
-from perturank.service.log.records import Impression
+from perturank.service.log.records import Event, EventKey, Impression, document_worths
+from perturank.wire.specification import CLICK as CLICKED
 
 PROGRESS, TOTAL, MINUTE, HOUR = -1, 0, 60, 3600  # the seconds of a period; the first two have no end
 MINUTES_KEPT, HOURS_KEPT = 180, 720
-LISTS, LENGTH, CLICK, FEEDBACK = (
+LISTS, LENGTH, CLICK, FEEDBACK, EVENTS, VALUE = (
     "lists ",
     "length ",
     "click ",
     "feedback ",
-)  # names begin so; a mode or a number follows
+    "events ",
+    "value ",
+)  # names begin so; a mode, a number or an action follows
+REWARD = "reward"  # the worth of all documents, by the actions that they met with
 PLACES, CERTAIN = "places", "certain places"  # of lists that might have explored
 SAMPLED, UNCERTAIN = "sampled queries", "uncertain share"
 LEARNED, UPDATES, UPDATE_SECONDS = "learned", "updates", "update seconds"
@@ -185,10 +189,26 @@ def list_amounts(entry: Impression, certain: Sequence[bool]) -> Amounts:
     return amounts
 
 
-def click_amounts(shown: Impression, known: set[str], new: Sequence[str]) -> Amounts:
-    """Return what new clicks on a list add to the counters."""
-    places = {f"{CLICK}{shown.ids.index(document) + 1}": 1 for document in new}
-    return places | exploration_cost.click_amounts(shown, known, known.union(new))
+def event_amounts(
+    shown: Impression, known: Collection[EventKey], new: Collection[Event], actions: Mapping[str, float]
+) -> Amounts:
+    """Return what new events of a list add to the counters."""
+    amounts: Amounts = {}
+    for event in new:
+        merge(amounts, {EVENTS + event.action: 1})
+        if event.value is not None:
+            merge(amounts, {VALUE + event.action: event.value})
+        if event.action == CLICKED:
+            merge(amounts, {f"{CLICK}{shown.ids.index(event.id) + 1}": 1})
+    after = [*known, *(event.key for event in new)]
+    gain = sum(document_worths(after, actions).values()) - sum(document_worths(known, actions).values())
+    if gain:
+        amounts[REWARD] = gain
+    return amounts | exploration_cost.click_amounts(shown, _clicked(known), _clicked(after))
+
+
+def _clicked(events: Iterable[EventKey]) -> set[str]:
+    return {document for document, action in events if action == CLICKED}
 
 
 def by_place(amounts: Mapping[str, float]) -> list[dict[str, int]]:
@@ -199,12 +219,20 @@ def by_place(amounts: Mapping[str, float]) -> list[dict[str, int]]:
     return [{"place": i, "shown": n, "clicks": int(clicks.get(i, 0))} for i, n in zip(places, seen, strict=True)]
 
 
+def by_action(amounts: Mapping[str, float], prefix: str) -> Amounts:
+    """Return the amounts whose names are this prefix and an action, by action."""
+    return {name.removeprefix(prefix): amount for name, amount in amounts.items() if name.startswith(prefix)}
+
+
 def summary(amounts: Mapping[str, float]) -> dict[str, Any]:
     """Return counts, means and shares of these counters; None where there is nothing to divide by."""
     return {
         "lists": {mode: int(amounts.get(LISTS + mode, 0)) for mode in ("learn", "exploit", "shadow")},
         "feedback": {status: int(amounts.get(FEEDBACK + status, 0)) for status in ("recorded", "early", "late")},
         "clicks": int(sum(_numbered(amounts, CLICK).values())),
+        "events": {action: int(n) for action, n in by_action(amounts, EVENTS).items()},
+        "values": by_action(amounts, VALUE),
+        "reward": amounts.get(REWARD, 0.0),
         "certain_places": _ratio(amounts, CERTAIN, PLACES),
         "uncertain_pairs": _ratio(amounts, UNCERTAIN, SAMPLED),
         "learned": int(amounts.get(LEARNED, 0)),

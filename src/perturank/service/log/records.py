@@ -8,7 +8,7 @@ import hmac
 import math
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, get_args
@@ -18,7 +18,7 @@ import numpy as np
 
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
-from perturank.wire.specification import Mode
+from perturank.wire.specification import CLICK, Mode
 
 LEVEL = 1  # of compression; more takes three times as long for a few percent
 CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
@@ -28,6 +28,7 @@ SOURCE_BYTES = 16
 SECRET_BYTES = 32
 
 Effect = Literal["counted", "early", "late"]
+EventKey = tuple[str, str]  # a document and the action: an event counts once
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -55,12 +56,54 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
 
 
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """What somebody did with a shown document."""
+
+    id: str
+    action: str
+    value: float | None = None
+
+    @property
+    def key(self) -> EventKey:
+        """What tells it from other events of the same impression."""
+        return self.id, self.action
+
+
+def document_worths(events: Iterable[EventKey], actions: Mapping[str, float]) -> dict[str, float]:
+    """Return what each document is worth: its best action, less what its worst one takes away.
+
+    Actions that the model no longer knows are worth nothing.
+
+    >>> document_worths([("a", "click"), ("a", "buy"), ("a", "dismiss")], {"click": 1, "buy": 10, "dismiss": -1})
+    {'a': 9}
+    """
+    best: dict[str, float] = {}
+    worst: dict[str, float] = {}
+    for document, action in events:
+        worth = actions.get(action, 0)
+        best[document] = max(best.get(document, 0), worth)
+        worst[document] = min(worst.get(document, 0), worth)
+    return {document: best[document] + worst[document] for document in best}
+
+
 class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Clicks on an impression: part of them, or the last."""
+    """What is new about an impression: clicks, other events, how many top places were seen."""
 
     clicks: list[str]
-    final: bool
+    final: bool  # all that is known of the impression settles here
     effect: Effect
+    events: list[Event] | None = None  # beside the clicks; None: a record of an earlier version, whose `final` was last
+    seen: int = 0  # 0: nothing new is known
+
+    @property
+    def event_keys(self) -> list[EventKey]:
+        """All events, clicks among them."""
+        return [*((each, CLICK) for each in self.clicks), *(event.key for event in self.events or ())]
+
+    @property
+    def was_last(self) -> bool:
+        """Whether nothing more is learned of the impression: so it was in earlier versions."""
+        return self.final and self.events is None
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -138,6 +181,12 @@ class Scaled(msgspec.Struct, frozen=True, array_like=True, tag=13):
     is_last: bool  # the scale stays as it is from here on
 
 
+class Settled(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """The events of these impressions have settled: what is known of them is learned."""
+
+    impressions: list[bytes]
+
+
 Entry = (
     Changed
     | Deleted
@@ -152,6 +201,7 @@ Entry = (
     | Compacted
     | Erased
     | Scaled
+    | Settled
 )
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above
@@ -161,6 +211,7 @@ ROUTINE_KINDS = (
     KINDS[Closed],
     KINDS[Batch],
     KINDS[Snapshot],
+    KINDS[Settled],
 )  # written as long as there is traffic; all others are few
 
 encoded = msgspec.msgpack.Encoder().encode
@@ -289,6 +340,11 @@ def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, An
         case Batch() as batch:
             skipped = [sign_id(name, record.model, secret) for name in batch.skipped]
             return {"through": batch.through, "n": batch.n, "skipped": skipped}
+        case Feedback(events=events) as said:
+            others = [msgspec.structs.asdict(each) for each in events or ()]
+            return msgspec.structs.asdict(said) | {"events": others}
+        case Settled(impressions=names):
+            return {"impressions": [sign_id(name, record.model, secret) for name in names]}
         case Compacted() as base:  # `at` of a line is its time, and this one is a position
             return {"base_at" if name == "at" else name: value for name, value in _values(base).items()}
         case entry:

@@ -19,7 +19,7 @@ from perturank.parts.history_ranker import MemorySettings
 from perturank.parts.standardised import Scale, standardised
 from perturank.service.log.refusals import Refused
 from perturank.wire import specification
-from perturank.wire.specification import DEFAULT_RANKER, Exploration, Feature, Fields, Scaling, SpecRequest
+from perturank.wire.specification import ACTIONS, DEFAULT_RANKER, Exploration, Feature, Fields, Scaling, SpecRequest
 
 # P²HeadRank's matrices grow with the square of the number of features: at 2,000 a version has 38 MB, so that documents
 # of more than WIDE features get networks without such matrices by default.
@@ -120,11 +120,17 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None) -> Spec:
     scaling = request.scaling or ("auto" if existing is None else existing.scaling)
     if request.features is not None:
         _check_features(request.features, request.n_features)
+    worthless = next((name for name, worth in request.actions.items() if math.isnan(worth)), None)
+    if worthless is not None:
+        raise Refused(f"the worth of action {worthless!r} is NaN", "send a number")
     own = next((each.name for each in request.features or () if each.has_own_scale), None)
     if scaling == "query" and own is not None:
         raise Refused(f"feature {own!r} has a scale of its own", "scaling: query scales every feature within each list")
     fields = {name: getattr(request, name) for name in Fields.__struct_fields__}
-    return Spec(**fields | {"ranker": ranker, "settings": chosen.as_dict(), "scaling": scaling})
+    actions = ACTIONS | request.actions
+    return Spec(
+        **fields | {"ranker": ranker, "settings": chosen.as_dict(), "scaling": scaling, "actions": actions},
+    )
 
 
 def _default_ranker(n_features: int) -> str:

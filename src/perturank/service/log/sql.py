@@ -116,7 +116,7 @@ class SqlLog(ABC, Generic[C]):
         """Store the position and time of the last record, if the database keeps them in a row of their own."""
 
     def create_missing(self, connection: C, existing: set[str]) -> None:
-        """Create the tables and indexes that are missing: earlier logs lack `counters`, some also `few_position`.
+        """Create the tables and indexes that are missing: earlier logs lack `counters` and `few_by_position`.
 
         The indexes `rare` and `rare_position` hold control records; existing logs have them under these names.
         """
@@ -129,13 +129,16 @@ class SqlLog(ABC, Generic[C]):
             "by_impression": f"INDEX {self.prefix}by_impression ON {log} (impression) WHERE impression IS NOT NULL",
             "rare": f"INDEX {self.prefix}rare ON {log} (model, kind, position) WHERE kind NOT IN {TRAFFIC_KINDS}",
             "rare_position": f"INDEX {self.prefix}rare_position ON {log} (position) WHERE kind NOT IN {TRAFFIC_KINDS}",
-            "few_position": f"INDEX {self.prefix}few_position ON {log} (position) WHERE kind NOT IN {ROUTINE_KINDS}",
+            "few_by_position": f"""INDEX {self.prefix}few_by_position ON {log} (position)
+                WHERE kind NOT IN {ROUTINE_KINDS}""",
             "blobs": f"TABLE {self.prefix}blobs (name text PRIMARY KEY, content {blob} NOT NULL)",
             "counters": f"TABLE {self.prefix}counters ({counters.COLUMNS}){self.by_key}",
         }
         for name, what in schema.items():
             if self.prefix + name not in existing:
                 self.execute(connection, f"CREATE {what}")
+        if f"{self.prefix}few_position" in existing:  # it would also hold the records `Settled`
+            self.execute(connection, f"DROP INDEX {self.prefix}few_position")
         if f"{self.prefix}sums" in existing:
             counters.migrate(partial(self.execute, connection), f"{self.prefix}sums", f"{self.prefix}counters")
 
@@ -211,7 +214,7 @@ class SqlLog(ABC, Generic[C]):
         """Return the records after a position that are no impressions and no feedback."""
         numbers = None if kinds is None else [KINDS[kind] for kind in kinds]
         are_few = numbers is not None and not set(numbers) & set(ROUTINE_KINDS)
-        index, others = ("few_position", ROUTINE_KINDS) if are_few else ("rare_position", TRAFFIC_KINDS)
+        index, others = ("few_by_position", ROUTINE_KINDS) if are_few else ("rare_position", TRAFFIC_KINDS)
         asked = "" if numbers is None else f" AND kind IN ({', '.join(map(str, numbers))})"
         query = f"SELECT {COLUMNS} FROM {self.source(index)} WHERE position > ? AND kind NOT IN {others}{asked}"
         return [_record(row) for row in self.rows(f"{query} ORDER BY position", (after,))]

@@ -1,23 +1,25 @@
-"""The service without HTTP: lists, feedback, models, and when feedback windows close."""
+"""The service without HTTP: lists, feedback, models, when events settle and when feedback windows close."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import takewhile
 
 import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
 from perturank.service.log import Log, Transaction, changes, counters, snapshots
-from perturank.service.log.feedback import Status, close_windows, record_feedback
+from perturank.service.log.feedback import Status, close_windows, record_feedback, settle
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.records import (
     Changed,
+    Event,
     Impression,
     Record,
     new_id,
@@ -32,6 +34,7 @@ from perturank.service.log.spec import checked_spec
 from perturank.service.serving import sampling
 from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
 from perturank.service.settings import ServeSettings
+from perturank.wire.requests import ListFeedback
 from perturank.wire.specification import Mode, SpecRequest
 
 DEFAULT = "default"
@@ -57,7 +60,7 @@ class Service:
         self.log, self.settings = log, settings
         self.committer = Committer(log)
         self.models = LoadedModels(log, settings.max_documents)
-        self.windows = Windows()
+        self.windows, self.settling = Windows(), Settling()
         self.stopping = threading.Event()  # set when the process is to stop: streams and child processes then end
         self.reading, self._closed = threading.RLock(), False  # the lock keeps other threads from refreshing
         self._files = VersionFiles(log.url, self.stopping)
@@ -73,20 +76,29 @@ class Service:
                 self.models.refresh()
                 self._tail = self.log.tail()
 
-    def close_windows(self) -> None:
-        """Close the feedback windows that are over; an error with one model does not stop the others."""
+    def complete_impressions(self) -> None:
+        """Settle events and close windows whose time is over; an error with one model does not stop the others."""
         failures: list[Exception] = []
         for loaded in self.models.all():
-            position = self.windows.due(loaded.name, loaded.spec.window)
-            if position is not None:
-                try:
-                    self.committer.submit(_closing(loaded.name, position)).result()
-                except Exception as failure:
-                    failures.append(failure)  # the next call tries it again
-                else:
-                    self.windows.forget(loaded.name, position)
+            try:
+                self._settle(loaded)
+                self._close_windows(loaded)
+            except Exception as failure:
+                failures.append(failure)  # the next call tries it again
         if failures:
             raise failures[0]
+
+    def _settle(self, loaded: LoadedModel) -> None:
+        events = self.settling.due(loaded.name, loaded.spec.settle)
+        if events:
+            self.committer.submit(lambda transaction: settle(transaction, loaded.name, list(events))).result()
+            self.settling.forget(loaded.name, events)
+
+    def _close_windows(self, loaded: LoadedModel) -> None:
+        position = self.windows.due(loaded.name, loaded.spec.window)
+        if position is not None:
+            self.committer.submit(lambda transaction: close_windows(transaction, loaded.name, position)).result()
+            self.windows.forget(loaded.name, position)
 
     def find_model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> LoadedModel:
         """Return a model; on loopback, the first request that the default model could answer creates it."""
@@ -143,15 +155,22 @@ class Service:
 
         return self.committer.submit(write, then=lambda shown: self.windows.note(loaded.name, shown.position))
 
-    def feedback(self, model: str, impression: str, clicks: Sequence[str], final: bool) -> Future[Status]:
+    def feedback(self, model: str, said: ListFeedback) -> Future[Status]:
         """Return a future that resolves to the effect of the feedback when it is durable."""
-        name = verify_id(impression, model, self.log.secret)
+        name = verify_id(said.impression, model, self.log.secret)
+        events = [Event(each.id, each.action, each.value) for each in said.events]
 
         def write(transaction: Transaction) -> Status:
-            transaction.require_model(model)
-            return record_feedback(transaction, model, name, clicks, final)
+            actions = transaction.require_model(model).spec.actions
+            return record_feedback(
+                transaction, model, name, said.clicks, said.final, events=events, seen=said.seen or 0, actions=actions
+            )
 
-        return self.committer.submit(write, name)
+        def wait(status: Status) -> None:
+            if status in ("recorded", "early") and (said.clicks or events) and not said.final:
+                self.settling.note(model, name)
+
+        return self.committer.submit(write, name, then=wait)
 
     def shown(self, model: str, impression: str) -> Future[Record]:
         """Return the record of a list; refuse one that is not in the log."""
@@ -229,10 +248,6 @@ class Service:
             self._closed = True
 
 
-def _closing(model: str, position: int) -> Callable[[Transaction], int | None]:
-    return lambda transaction: close_windows(transaction, model, position)
-
-
 def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
     """Return the caller's own order: by its prior, or as the documents were sent."""
     order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
@@ -275,3 +290,36 @@ class Windows:
             made = self._made.get(model, deque())
             while made and made[0][1] <= position:
                 made.popleft()
+
+
+class Settling:
+    """The last event of each impression whose events have not settled, by model.
+
+    After a restart they are forgotten: such impressions are complete when their window closes.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last: dict[str, dict[bytes, float]] = {}  # in the order of these times
+
+    def note(self, model: str, impression: bytes) -> None:
+        """Note a durable event of an impression; its time begins again."""
+        with self._lock:
+            last = self._last.setdefault(model, {})
+            last.pop(impression, None)
+            last[impression] = self._clock()
+
+    def due(self, model: str, settle: float) -> dict[bytes, float]:
+        """Return the impressions whose last event is so many seconds old, with its time."""
+        with self._lock:
+            over = self._clock() - settle
+            return dict(takewhile(lambda each: each[1] <= over, self._last.get(model, {}).items()))
+
+    def forget(self, model: str, settled: Mapping[bytes, float]) -> None:
+        """Forget impressions whose events have settled, unless there was another one meanwhile."""
+        with self._lock:
+            last = self._last.get(model, {})
+            for impression, at in settled.items():
+                if last.get(impression) == at:
+                    del last[impression]

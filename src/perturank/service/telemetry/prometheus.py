@@ -24,6 +24,9 @@ OF_MODELS = (  # kind, name, meaning, labels
     (CounterMetricFamily, "lists", "Lists shown", ["model", "mode"]),
     (CounterMetricFamily, "shown", "Documents shown, by place", ["model", "place"]),
     (CounterMetricFamily, "clicks", "Clicks, by place", ["model", "place"]),
+    (CounterMetricFamily, "events", "Events, by action", ["model", "action"]),
+    (GaugeMetricFamily, "event_value", "Sum of the values of events, by action", ["model", "action"]),
+    (GaugeMetricFamily, "reward", "Sum of what shown documents turned out to be worth", ["model"]),
     (CounterMetricFamily, "feedback_kept", "Feedback in the log, by effect", ["model", "status"]),
     (GaugeMetricFamily, "learning_lag_seconds", "For how long clicks have waited to be learned", ["model"]),
     (GaugeMetricFamily, "exploration_cost", "Reciprocal rank lost to exploration, estimated", ["model"]),
@@ -32,7 +35,7 @@ OF_MODELS = (  # kind, name, meaning, labels
 OF_COUNTERS = (  # kind, name, meaning, and the counters that are its values: for a summary its count and its sum
     (SummaryMetricFamily, "learned_after_seconds", "From click to version", LAGS, LAG),
     (SummaryMetricFamily, "update_seconds", "Time of a batch's learning", counters.UPDATES, counters.UPDATE_SECONDS),
-    (CounterMetricFamily, "learned", "Impressions learned", counters.LEARNED),
+    (CounterMetricFamily, "learned", "Interactions learned", counters.LEARNED),
     (
         SummaryMetricFamily,
         "uncertain_share",
@@ -114,6 +117,9 @@ class LogCollector(Collector):
             found = counters.summary(amounts)
             yield from (("lists", [model, mode], n) for mode, n in found["lists"].items())
             yield from (("feedback_kept", [model, status], n) for status, n in found["feedback"].items())
+            yield from (("events", [model, action], n) for action, n in found["events"].items())
+            yield from (("event_value", [model, action], sum_) for action, sum_ in found["values"].items())
+            yield "reward", [model], found["reward"]
             for each in counters.by_place(amounts):
                 yield "shown", [model, str(each["place"])], each["shown"]
                 yield "clicks", [model, str(each["place"])], each["clicks"]
