@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from helpers.service_small import created, shown, spec
 
-from perturank.service.log import Log, snapshots
+from perturank.service.log import Log, generations, snapshots
 from perturank.service.log.records import Batch, Pinned, Snapshot
 from perturank.service.serving.models import LoadedModel, LoadedModels
 
@@ -42,7 +42,7 @@ def test_versions_are_listed_page_by_page_and_none_of_an_earlier_generation(eith
     publish(either, *range(4, 12), generation=5)
 
     def listed(n: int, before: int | None = None) -> list[int]:
-        return [each.snapshot.version for each in snapshots.versions_before(either, "m", 5, n, before)]
+        return [each.snapshot.version for each in generations.versions_before(either, "m", 5, n, before)]
 
     assert listed(3) == [11, 10, 9]
     assert listed(3, 9) == [8, 7, 6]

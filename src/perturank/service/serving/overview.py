@@ -119,6 +119,7 @@ class Overview:
             "version": loaded.version,
             "newest": newest,
             "pinned": loaded.pinned,
+            "begun_anew": None if loaded.begun_anew is None else loaded.begun_anew._asdict(),
             "learned": loaded.published[newest].learned if newest else 0,
             "published_at": loaded.published_at.get(loaded.version),
             "newest_at": loaded.published_at.get(newest),
