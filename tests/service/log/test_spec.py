@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,9 +154,16 @@ def test_an_early_model_that_is_put_again_in_the_words_of_its_time_goes_on(early
         assert not service.put("m", SpecRequest(**WORDS, **words, window=5.0))
         held = service.models.get("m")
         assert (held.generation, held.spec.ranker, held.spec.window) == (1, "p2neurrank", 5.0)
-        assert held.spec.settings == SETTINGS | {"floor": 0.0}
+        assert held.spec.settings == SETTINGS | {"floor": 0.0, "scorer": "network"}
     finally:
         service.close()
+
+
+@pytest.mark.parametrize("scorer", ["a_module_of_theirs:Scorer", "os:path", "perturank.rankers.pdgd:PDGD"])
+def test_a_model_loads_no_code_by_the_name_of_a_scorer(scorer: str) -> None:
+    with pytest.raises(BadInput, match="scorer"):
+        checked_spec(SpecRequest(n_features=3, ranker="pdgd-neural", settings={"scorer": scorer}))
+    assert "a_module_of_theirs" not in sys.modules
 
 
 def test_a_new_model_has_the_default_ranker_with_its_published_settings() -> None:
