@@ -4,8 +4,8 @@
     python examples/rerank_search.py make --search http://127.0.0.1:9200/products --fields price rating
     python examples/rerank_search.py search "red shoes" --search http://127.0.0.1:9200/products --title name
 
-`make` is done once: it asks the engine for the mean and the spread of each field, and makes a model that brings all of
-them to a size around 1. `search` takes the engine's best, whose order is the prior: the ranker starts from it and
+`make` makes a model of these fields, whose scale the service finds itself; made again with other fields, the model keeps
+what it has learned. `search` takes the engine's best, whose order is the prior: the ranker starts from it and
 departs from it as clicks teach it. Where the ranking service does not answer, the engine's own order is shown.
 Needs `perturank[service]`.
 """
@@ -34,14 +34,13 @@ class Engine:
         headers = {} if key is None else {"authorization": f"ApiKey {key}"}
         self._http = httpx.Client(base_url=address, headers=headers, timeout=10)
 
-    def spread(self, fields: list[str]) -> dict[str, tuple[float, float]]:
-        """Return mean and standard deviation of each field; one that no document has is refused."""
+    def check(self, fields: list[str]) -> None:
+        """Refuse a field in which no document has a number."""
         asked = {field: {"extended_stats": {"field": field}} for field in fields}
         found = self._asked({"size": 0, "aggs": asked})["aggregations"]
         empty = [field for field in fields if not found[field]["count"]]
         if empty:
             sys.exit(f"no document has a number in {', '.join(empty)}")
-        return {field: (found[field]["avg"], found[field]["std_deviation"] or 1.0) for field in fields}
 
     def best(self, text: str, fields: list[str], k: int) -> list[dict[str, Any]]:
         """Return the best k, best first, each with these fields, however deep they lie."""
@@ -69,10 +68,9 @@ def documents(hits: list[dict[str, Any]], fields: list[str]) -> list[Document]:
 
 
 def make(client: Client, engine: Engine, fields: list[str]) -> None:
-    """Make the model; made again with other fields, or after they have changed much, it begins anew."""
-    features = [Feature(SCORE)]
-    for field, (mean, deviation) in engine.spread(fields).items():
-        features.append(Feature(field, shift=mean, scale=deviation, missing=0.0))  # 0: the mean
+    """Make the model, or give it other fields."""
+    engine.check(fields)
+    features = [Feature(SCORE), *map(Feature, fields)]
     client.put_model(MODEL, n_features=len(features), features=features)
     print(f"model {MODEL!r} has {', '.join(feature.name for feature in features)}")
 

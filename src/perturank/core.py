@@ -352,6 +352,14 @@ class OffPolicy(Protocol):
 
 
 @runtime_checkable
+class Recomputes(Protocol):
+    """A ranker that keeps what follows from its other arrays, which is computed again when features were added."""
+
+    def recomputed(self) -> Self:
+        """Return the same ranker with these arrays computed again."""
+
+
+@runtime_checkable
 class LinearWidths(Protocol):
     """A ranker that keeps A, whose inverse gives the confidence widths of linear scores."""
 

@@ -43,7 +43,9 @@ def load(path: str | Path) -> Ranker:
 def header_of(ranker: Ranker) -> dict[str, Any]:
     """Return what is needed, beside the arrays, to make the ranker again."""
     if isinstance(ranker, Standardised):
-        schema = {"strength": ranker.strength, "names": ranker.names and list(ranker.names)}
+        schema: dict[str, Any] = {"strength": ranker.strength, "names": ranker.names and list(ranker.names)}
+        if ranker.slots is not None:
+            schema |= {"columns": list(ranker.slots), "width": ranker.ranker.n_features}
         return header_of(ranker.ranker) | {"n_features": ranker.n_features, "schema": schema}
     mine = ranker.settings.as_dict()
 
@@ -85,9 +87,13 @@ def restored(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any], path: 
     schema = header.get("schema")
     if schema is None:
         return filled(entry.make(n_features, settings=settings), arrays, path)
-    inside = entry.make(n_features + 1, settings=settings)
+    inside = entry.make(schema.get("width", n_features + 1), settings=settings)
     blank = standardised(
-        inside, Scale.unknown(n_features + 1), strength=float(schema["strength"]), names=schema["names"]
+        inside,
+        Scale.unknown(n_features + 1),
+        strength=float(schema["strength"]),
+        names=schema["names"],
+        slots=schema.get("columns"),
     )
     return filled(blank, arrays, path)
 

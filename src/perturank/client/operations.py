@@ -20,6 +20,7 @@ from perturank.wire.answers import (
     Described,
     Erasing,
     Explained,
+    Generations,
     Models,
     Outcome,
     Readiness,
@@ -37,6 +38,7 @@ from perturank.wire.requests import (
     Rank,
     RankBatch,
     RawRank,
+    Restore,
 )
 from perturank.wire.specification import Chance, Exploration, Feature, Mode, Scaling
 
@@ -212,11 +214,13 @@ class Operations:
         chance: Chance | None = None,
         scaling: Scaling | None = None,
         prior_strength: float | None = None,
+        begin_anew: bool = False,
     ) -> Call[Described]:
-        """Make or change a model.
+        """Make a model, or replace its specification; `patch_model` changes some fields of it.
 
         A model that exists keeps the ranker and the settings that are not given; all else that is not given
-        is reset to its default.
+        is reset to its default. A change under which what was learned could not be kept is refused (409), unless the
+        model may `begin_anew`.
         """
         given = {
             "n_features": n_features,
@@ -236,7 +240,26 @@ class Operations:
             "prior_strength": prior_strength,
         }
         body = {name: value for name, value in given.items() if value is not None}
-        return Call("PUT", of_model(model), body=body)
+        return Call("PUT", of_model(model), body=body, query=_anew(begin_anew), harmless=not begin_anew)
+
+    @Operation
+    def patch_model(self, model: str, changes: Mapping[str, Any], *, begin_anew: bool = False) -> Call[Described]:
+        """Change these fields of a model, as an RFC 7396 merge patch of its `spec`: None resets a field.
+
+        A change under which what was learned could not be kept is refused (409), unless the model may `begin_anew`.
+        """
+        body = dict(changes)
+        return Call("PATCH", of_model(model), body=body, query=_anew(begin_anew), harmless=not begin_anew)
+
+    @Operation
+    def generations(self, model: str = DEFAULT) -> Call[Generations]:
+        """Return the generations of a model, newest first: with each, learning began anew."""
+        return Call("GET", of_model(model, "/generations"))
+
+    @Operation
+    def restore(self, generation: int, *, model: str = DEFAULT) -> Call[Described]:
+        """Let serving and learning go on from the last version of an earlier generation."""
+        return Call("POST", of_model(model, "/restore"), body=Restore(generation), harmless=False)
 
     @Operation
     def delete_model(self, model: str) -> Call[None]:
@@ -324,6 +347,10 @@ def _feedback(given: FeedbackRequest) -> ListFeedback:
         raise BadInput(f"clicks is the string {given.clicks!r}", f"send a list of ids: [{given.clicks!r}]")
     events = cast(list[Event], list(given.events))
     return ListFeedback(given.impression, list(given.clicks), given.final, events, given.seen)
+
+
+def _anew(begin_anew: bool) -> dict[str, str]:
+    return {"begin_anew": "true"} if begin_anew else {}
 
 
 def _raw(array: np.ndarray) -> bytes:

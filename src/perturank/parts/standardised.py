@@ -81,6 +81,9 @@ class Standardised(eqx.Module):
 
     Columns that are `fixed` [d + 1] have a scale that their owner has set: they are not bent, and a missing value
     is `missing` [d + 1] there. Make one with `standardised`: it can do whatever the ranker inside can.
+
+    `slots` [d + 1] are the features of the ranker inside at which the columns stand, where these are not the same.
+    The ranker inside sees the mean, 0, at every other: features that were dropped.
     """
 
     ranker: Any
@@ -90,6 +93,7 @@ class Standardised(eqx.Module):
     missing: Array
     strength: float = eqx.field(static=True)
     names: tuple[str, ...] | None = eqx.field(static=True)
+    slots: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     @classmethod
     def start(cls, settings: Any, n_features: int, key: Key) -> Self:
@@ -122,13 +126,48 @@ class Standardised(eqx.Module):
         seen = jnp.where(given, jnp.where(self.fixed, z, bent), self.missing)
         prior = jnp.where(_is_constant(query.prior, query.mask), 0.0, seen[:, -1])
         features = jnp.where(query.mask[:, None], seen.at[:, -1].set(prior), 0.0)
-        return Query(features, query.mask, query.ids, self.strength * features[:, -1], query.limits)
+        prior = self.strength * features[:, -1]
+        if self.slots is not None:
+            inside = jnp.zeros((features.shape[0], self.ranker.n_features))
+            features = inside.at[:, jnp.array(self.slots)].set(features)
+        return Query(features, query.mask, query.ids, prior, query.limits)
 
     def with_scale(self, scale: Scale) -> Self:
         """Return the same with this scale, where its owner has set none."""
-        location = jnp.where(self.fixed, self.location, scale.location)
-        spread = jnp.where(self.fixed, self.spread, scale.spread)
+        return self._with_scale(scale, self.fixed)
+
+    def with_unknown_scale(self, scale: Scale) -> Self:
+        """Return the same with this scale for the columns that have none yet."""
+        return self._with_scale(scale, self.spread != 0)
+
+    @property
+    def is_scale_known(self) -> bool:
+        """Whether every column has a scale."""
+        return bool(np.all(np.asarray(self.spread) != 0))
+
+    def _with_scale(self, scale: Scale, stays: Array) -> Self:
+        location = jnp.where(stays, self.location, scale.location)
+        spread = jnp.where(stays, self.spread, scale.spread)
         return eqx.tree_at(lambda each: (each.location, each.spread), self, (location, spread))
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The feature of the ranker inside that each column is; [d + 1]."""
+        return tuple(range(self.n_features + 1)) if self.slots is None else self.slots
+
+    def behind(self, other: Standardised, ranker: Any) -> Standardised:
+        """Return this ranker, as it is inside now, behind the columns of another that has learned nothing.
+
+        A column that both have keeps its scale.
+        """
+        mine = {column: i for i, column in enumerate(self.columns)}
+        kept = [(i, mine[column]) for i, column in enumerate(other.columns) if column in mine]
+        scales = []
+        for theirs, own in ((other.location, self.location), (other.spread, self.spread)):
+            values = np.array(theirs)
+            values[[i for i, _ in kept]] = np.asarray(own)[[i for _, i in kept]]
+            scales.append(jax.device_put(values))
+        return eqx.tree_at(lambda each: (each.ranker, each.location, each.spread), other, (ranker, *scales))
 
     def _scale(self, columns: Array, given: Array) -> tuple[Array, Array]:
         n = jnp.maximum(jnp.sum(given, axis=0), 1)
@@ -258,10 +297,11 @@ def standardised(
     missing: Sequence[float] | None = None,
     strength: float = 1.0,
     names: Sequence[str] | None = None,
+    slots: Sequence[int] | None = None,
 ) -> Standardised:
     """Return a ranker of raw features around this one, which has one feature more: the prior."""
     n = len(scale.location)
-    if ranker.n_features != n:
+    if ranker.n_features != n and slots is None:
         raise BadInput(f"the ranker has {ranker.n_features} features, the scale {n} columns", "the last is the prior")
     kind = _kind(tuple(ability for protocol, ability in ABILITIES if isinstance(ranker, protocol)))
     made: Standardised = kind(
@@ -270,6 +310,7 @@ def standardised(
         *jax.device_put((_column(fixed, n, bool), _column(missing, n, np.float32))),
         strength,
         None if names is None else tuple(names),
+        None if slots is None else tuple(slots),
     )
     return made
 

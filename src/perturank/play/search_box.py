@@ -146,7 +146,7 @@ class SearchBox:
         self.beside = ranker
 
     async def _put(self, model: str, spec: dict[str, Any]) -> None:
-        made = await self.client.put_model(model, **spec)
+        made = await self.client.put_model(model, **spec, begin_anew=True)  # a game with other rules is a new one
         self.settings[model] = made["spec"].get("settings", {})  # random lists have none
 
     async def search(self, query: str, source: str) -> Results:

@@ -139,6 +139,13 @@ class P2HeadRank(P2Rank):
         delta = lax.cond(renewed, drawn, lambda: self.delta)
         return P2HeadRank(s, history, fit, self.hidden_0, delta)
 
+    def recomputed(self) -> P2HeadRank:
+        """Return the same with the bound of its curvature computed again, which holds for all features."""
+        s, total = self.settings, self.history.total_weight
+        pulls = _repeated(s, self.history, total) * _pulls(s, self.n_features)
+        bound = perturbed_layer.factor(0.25 * total * self.fit.gram, pulls)
+        return eqx.tree_at(lambda each: each.fit.bound, self, bound)
+
     def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array) -> Fit:
         """Return the fit after a step: Adam's on the hidden layers, a Newton step in the last one."""
         s, ends = self.settings, sample.ends(history)

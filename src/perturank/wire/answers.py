@@ -63,6 +63,9 @@ class GivenBatch(TypedDict):
     answers: list[Outcome]
 
 
+SpecOfModel = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/SpecRecord"})]
+
+
 class Described(TypedDict):
     """A model: what is served, what is pinned, since which position of the log it learns."""
 
@@ -71,7 +74,7 @@ class Described(TypedDict):
     learned: int
     pinned: int | None
     generation: int
-    spec: Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/SpecRecord"})]
+    spec: SpecOfModel
 
 
 class Models(TypedDict):
@@ -96,6 +99,29 @@ class Versions(TypedDict):
     served: int
     pinned: int | None
     versions: list[Version]
+
+
+class Generation(TypedDict):
+    """A generation: since when it learned (milliseconds since 1970), how many versions it has, and the last of them.
+
+    `refusal` says why it cannot be restored.
+    """
+
+    generation: int
+    since: int
+    spec: SpecOfModel
+    versions: int
+    version: int | None
+    learned: int
+    restorable: bool
+    refusal: str | None
+
+
+class Generations(TypedDict):
+    """A model's generations, newest first; `present` is the one that learns."""
+
+    present: int
+    generations: list[Generation]
 
 
 class Accepted(TypedDict):

@@ -100,6 +100,12 @@ class Pin(Strict, frozen=True):
     version: Version
 
 
+class Restore(Strict, frozen=True):
+    """A generation to go on from."""
+
+    generation: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
 class Erase(Strict, frozen=True):
     """The client, user or session whose impressions and clicks are to be taken out of the log."""
 

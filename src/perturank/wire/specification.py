@@ -29,13 +29,14 @@ class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """A named feature. With a shift or a scale of its own, x becomes (x - shift) / scale.
 
     A document that lacks it gets `missing`, a value of the scaled feature. Without that, models whose scaling is `none`
-    refuse the document, and others take the feature at its mean.
+    refuse the document, and others take the feature at its mean. `was` renames a feature of the model as it is.
     """
 
     name: Name
     shift: float | None = None
     scale: float | None = None
     missing: float | None = None
+    was: Name | None = None
 
     @property
     def has_own_scale(self) -> bool:
@@ -86,7 +87,7 @@ def _actions_of_early_records() -> dict[str, float]:
 class SpecRecord(Fields, frozen=True):
     """A model as the log holds it, with every setting that there was when it was made.
 
-    Changing what decides learning (ranker, settings, features, places, seed) starts it anew.
+    A change of what decides learning (ranker, settings, scaling, prior strength, places, seed) begins it anew.
     """
 
     ranker: Name = msgspec.field(default_factory=_ranker_of_early_records)  # a factory: new records always name it

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from helpers.service_small import created, shown, spec
 
-from perturank.service.log import Log, snapshots
+from perturank.service.log import Log, generations, snapshots
 from perturank.service.log.records import Batch, Pinned, Snapshot
 from perturank.service.serving.models import LoadedModel, LoadedModels
 
@@ -39,10 +39,11 @@ def test_a_version_is_found_by_its_number(either: Log) -> None:
 def test_versions_are_listed_page_by_page_and_none_of_an_earlier_generation(either: Log) -> None:
     created(either)
     publish(either, *range(1, 4))
-    publish(either, *range(4, 12), generation=5)
+    second = created(either)
+    publish(either, *range(4, 12), generation=second)
 
     def listed(n: int, before: int | None = None) -> list[int]:
-        return [each.snapshot.version for each in snapshots.versions_before(either, "m", 5, n, before)]
+        return [each.snapshot.version for each in generations.versions_before(either, "m", second, n, before)]
 
     assert listed(3) == [11, 10, 9]
     assert listed(3, 9) == [8, 7, 6]

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from perturank.service.serving.models import BegunAnew
 from perturank.service.serving.overview import alarms
 
 WELL: dict[str, Any] = {
@@ -14,6 +16,7 @@ WELL: dict[str, Any] = {
     "failing": (),
     "lags": {"m": 1.0},
     "faults": {},
+    "begun_anew": {"m": BegunAnew(0, 1, 2, 3)},  # long ago
 }
 
 
@@ -33,6 +36,7 @@ def test_a_service_that_is_well_has_no_alarm() -> None:
         ({"failing": ("the log cannot be read: no disk",)}, "failing", None),
         ({"lags": {"m": 31.0, "n": 2.0}}, "lag", "m"),
         ({"faults": {"n": "version 3 of 'n' is damaged"}}, "damaged version", "n"),
+        ({"begun_anew": {"n": BegunAnew(time.time_ns() // 10**6, 1, 2, 3)}}, "begun anew", "n"),
     ],
 )
 def test_each_thing_that_is_wrong_has_its_alarm(change: dict[str, object], name: str, model: str | None) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import anyio.to_thread
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.http.decoding import FILE, decode, read_body, respond
 from perturank.service.http.request import find_model
-from perturank.service.log import snapshots
+from perturank.service.log import generations, snapshots
+from perturank.service.log.generations import Generation
 from perturank.service.log.refusals import Refused
 from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.service import Service
 from perturank.wire import answers
-from perturank.wire.requests import Erase, Pin
+from perturank.wire.requests import Erase, Pin, Restore
 from perturank.wire.specification import SpecRequest
 
 run = anyio.to_thread.run_sync
@@ -40,9 +42,32 @@ class ModelEndpoints:
     async def put(self, request: Request) -> Response:
         """Make or change a model."""
         name, wanted = request.path_params["model"], await decode(request, SpecRequest)
+        return await self._changed(request, partial(self._service.put, name, wanted))
+
+    async def patch(self, request: Request) -> Response:
+        """Change the fields of a model that a merge patch names."""
+        name, wanted = request.path_params["model"], await decode(request, dict[str, Any])
+        await find_model(self._service, name)
+        return await self._changed(request, partial(self._service.patch, name, wanted))
+
+    async def _changed(self, request: Request, change: Callable[..., bool]) -> Response:
+        name, begin_anew = request.path_params["model"], _flag(request, "begin_anew", default=False)
         in_use = {len(each.ids) for each in self._service.models.recent.of(name)}
-        anew = await run(partial(self._service.put, name, wanted, in_use=in_use))
+        anew = await run(partial(change, begin_anew=begin_anew, in_use=in_use))
         return respond(request, described(self._service.models.get(name)), 201 if anew else 200)
+
+    async def generations(self, request: Request) -> Response:
+        """Answer with the model's generations, newest first."""
+        loaded = await find_model(self._service, request.path_params["model"])
+        found = await run(generations.generations, self._service.log, loaded.name)
+        about = [_generation(each) for each in reversed(found)]
+        return respond(request, answers.Generations(present=loaded.generation, generations=about))
+
+    async def restore(self, request: Request) -> Response:
+        """Let learning go on from an earlier generation."""
+        name, asks = request.path_params["model"], await decode(request, Restore)
+        await run(self._service.restore, name, asks.generation)
+        return respond(request, described(self._service.models.get(name)), 202)
 
     async def delete(self, request: Request) -> Response:
         """Delete a model."""
@@ -54,7 +79,7 @@ class ModelEndpoints:
         loaded = await find_model(self._service, request.path_params["model"])
         limit, before = _number(request, "limit", snapshots.PAGE_SIZES), _number(request, "before", snapshots.NUMBERS)
         n = limit or PAGE_SIZE
-        found = await run(snapshots.versions_before, self._service.log, loaded.name, loaded.generation, n, before)
+        found = await run(generations.versions_before, self._service.log, loaded.name, loaded.generation, n, before)
         stored = set(await run(snapshots.versions, self._service.log, loaded.name))
         about = [
             answers.Version(
@@ -89,10 +114,8 @@ class ModelEndpoints:
     async def file(self, request: Request) -> Response:
         """Answer with the served version as a file for `perturank.load`; `?history=false`: only to rank with."""
         loaded = await find_model(self._service, request.path_params["model"])
-        history = request.query_params.get("history", "true")
-        if history not in ("true", "false"):
-            raise Refused(f"history is {history[:40]!r}", "say true or false")
-        content = await run(partial(self._service.file, loaded.name, history=history == "true"))
+        history = _flag(request, "history", default=True)
+        content = await run(partial(self._service.file, loaded.name, history=history))
         return Response(content, media_type=FILE)
 
     async def import_file(self, request: Request) -> Response:
@@ -106,6 +129,14 @@ class ModelEndpoints:
         loaded = await find_model(self._service, request.path_params["model"])
         position = await run(self._service.erase, loaded.name, (await decode(request, Erase)).source)
         return respond(request, answers.Erasing(status="accepted", position=position), 202)
+
+
+def _flag(request: Request, name: str, *, default: bool) -> bool:
+    """Return whether something is said behind the question mark."""
+    text = request.query_params.get(name, str(default).lower())
+    if text not in ("true", "false"):
+        raise Refused(f"{name} is {text[:40]!r}", "say true or false")
+    return text == "true"
 
 
 def _number(request: Request, name: str, within: range) -> int | None:
@@ -126,5 +157,19 @@ def described(loaded: LoadedModel) -> answers.Described:
         learned=loaded.published[loaded.version].learned if loaded.version in loaded.published else 0,
         pinned=loaded.pinned,
         generation=loaded.generation,
-        spec=msgspec.to_builtins(loaded.spec.complete()),
+        spec=loaded.spec.owned(),
+    )
+
+
+def _generation(about: Generation) -> answers.Generation:
+    last = about.last
+    return answers.Generation(
+        generation=about.generation,
+        since=about.since,
+        spec=about.spec.owned(),
+        versions=about.n_versions,
+        version=None if last is None else last.snapshot.version,
+        learned=0 if last is None else last.snapshot.learned,
+        restorable=not about.refusal,
+        refusal=about.refusal or None,
     )

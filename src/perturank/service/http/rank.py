@@ -134,6 +134,7 @@ class ListEndpoints:
         if shown.generation != loaded.generation:
             raise NotKnown("the list was shown before the model began anew", "its features may mean other things now")
         features, prior, _ = unpacked(shown.packed, None)
+        features = self._service.features_then(loaded.name, record, features)
         order = range(len(shown.ids))
         found = explained(loaded.ranker, shown.ids, features, prior, loaded.spec.exploration, order=order)
         always = self._service.always_explores(loaded.name, loaded.generation)

@@ -42,6 +42,8 @@ class Events:
 
 ONE = "/v1/models/{model}"
 RECENT_NOTE = "A recent query is somebody else's and needs the scope admin."
+ANEW = (("begin_anew", {"enum": ["true", "false"]}),)
+ANEW_NOTE = "Refused with 409 where what was learned could not be kept, unless `begin_anew` is true."
 IMPRESSION = "AZqT8Jc0sKk5vD2xYw7uQm3hR1tE6bNf"
 RANK = {
     "query": "red shoes",
@@ -148,8 +150,24 @@ ROUTES = (
         SpecRequest,
         answers.Described,
         200,
-        (413, 422, 507),
+        (409, 413, 422, 507),
+        also=((201, "its learning begins, or begins anew"),),
+        query=ANEW,
+        note=ANEW_NOTE,
+    ),
+    Route(
+        "PATCH",
+        ONE,
+        "models.patch",
+        "Change some fields of a model, by an RFC 7396 merge patch of its spec",
+        "admin",
+        dict[str, Any],
+        answers.Described,
+        200,
+        (404, 409, 413, 422, 507),
         also=((201, "its learning begins anew"),),
+        query=ANEW,
+        note=ANEW_NOTE,
     ),
     Route("DELETE", ONE, "models.delete", "Delete a model", "admin", None, None, 204, (404, 422, 507)),
     Route(
@@ -196,6 +214,28 @@ ROUTES = (
         answers.Accepted,
         202,
         (404, 413, 422, 507),
+    ),
+    Route(
+        "GET",
+        f"{ONE}/generations",
+        "models.generations",
+        "The model's generations: with each, learning began anew",
+        "admin",
+        None,
+        answers.Generations,
+        200,
+        (404, 422),
+    ),
+    Route(
+        "POST",
+        f"{ONE}/restore",
+        "models.restore",
+        "Let serving and learning go on from the last version of an earlier generation",
+        "admin",
+        requests.Restore,
+        answers.Described,
+        202,
+        (404, 409, 413, 422, 507),
     ),
     Route(
         "GET",

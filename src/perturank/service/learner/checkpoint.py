@@ -28,6 +28,8 @@ SCALE = {
     "is_scale_final": True,
     "shown_since": 0,
     "shown_first": [],
+    "lacks_scale": False,
+    "layouts": [],
 }  # as states have it that were stored before there was
 OPEN = "open"  # the array, beside the ranker's own, that holds what waits
 

@@ -23,6 +23,7 @@ from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Complet
 from perturank.service.log import Log, Transaction, snapshots
 from perturank.service.log.changes import last_version
 from perturank.service.log.counters import LEARNED, UPDATE_SECONDS, UPDATES
+from perturank.service.log.generations import KEPT, generations
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -37,6 +38,7 @@ from perturank.service.log.records import (
     Scaled,
     Settled,
     Snapshot,
+    rearranged,
     unpacked,
 )
 from perturank.service.log.refusals import Missing
@@ -232,13 +234,14 @@ class Learner:
         return state.learned_since(*self._stored.get(state.model, (0, 0)))
 
     def _thin_out(self, transaction: Transaction, state: State, version: int) -> None:
-        """Remove stored versions before this one is added; those of an earlier generation can never be served again."""
-        last, pinned = transaction.newest(state.model, Snapshot), transaction.newest(state.model, Pinned)
+        """Remove stored versions before this one is added; the last of a generation stays while it can be restored."""
+        pinned = transaction.newest(state.model, Pinned)
         stored = snapshots.versions(self.log, state.model)
-        is_first = last is None or not isinstance(last.entry, Snapshot) or last.entry.generation != state.generation
-        kept = set() if is_first else snapshots.kept([*stored, version])
-        if not is_first and pinned is not None and isinstance(pinned.entry, Pinned) and pinned.entry.version:
+        kept = snapshots.kept([*stored, version])
+        if pinned is not None and isinstance(pinned.entry, Pinned) and pinned.entry.version:
             kept.add(pinned.entry.version)
+        earlier = [each.last for each in generations(self.log, state.model) if not each.refusal]
+        kept |= {last.snapshot.version for last in earlier[-KEPT:] if last is not None}
         for each in set(stored) - kept:
             transaction.remove(snapshots.version_name(state.model, each))
 
@@ -246,12 +249,15 @@ class Learner:
 def estimate_scale(state: State, n: int) -> Scaled:
     """Return the scale of what the first n impressions have shown."""
     columns = []
-    for shown in state.recall.shown(state.shown_first[:n]):
+    positions = state.shown_first[:n]
+    for position, shown in zip(positions, state.recall.shown(positions), strict=True):
         features, prior, _ = unpacked(shown.packed, None)
+        then = state.columns_at(position)
+        features = features if then is None else rearranged(features, then)
         says_nothing = np.ptp(prior) == 0  # as where there is none
         columns.append(np.column_stack([features, np.full(len(prior), np.nan) if says_nothing else prior]))
     scale = Scale.of(np.concatenate(columns))
-    return Scaled(n, scale.location.tolist(), scale.spread.tolist(), n >= MOST_TO_SCALE)
+    return Scaled(n, scale.location.tolist(), scale.spread.tolist(), n >= MOST_TO_SCALE or state.is_scale_final)
 
 
 def _check(state: State, record: Record) -> None:
@@ -313,6 +319,8 @@ class ProgressRecorder:
         is_final = isinstance(entry, Feedback) and entry.final and entry.effect != "late"
         if is_final or isinstance(entry, Closed | Settled):
             self._waiting[record.model].append((record.position, record.at))
+        if isinstance(entry, RolledBack) and entry.generation:  # what it had learned is not learned now
+            self._learned[record.model] = entry.generation, entry.learned
 
     @contextmanager
     def learning(self) -> Iterator[None]:

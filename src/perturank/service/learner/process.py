@@ -100,7 +100,7 @@ def _pause(learner: Learner, n: int) -> float:
     return pause if n < many else 0.0
 
 
-Kind = tuple[str, str, int, int]
+Kind = tuple[str, str, int, int, tuple[int, ...] | None]
 
 
 class Precompiler:
@@ -152,7 +152,7 @@ class Precompiler:
 def _kind(state: State) -> Kind | None:
     """Return what decides, beside the size of the history, which program learns."""
     spec = state.spec
-    return None if spec is None else (spec.ranker, str(spec.settings), spec.n_features, spec.places)
+    return None if spec is None else (spec.ranker, str(spec.settings), spec.n_features, spec.places, spec.columns)
 
 
 def _prepare(ranker: Ranker, seed: int, places: int, with_rewards: bool) -> None:

@@ -114,7 +114,7 @@ def promote(
             guard(transaction)
         base = _entry(transaction.newest(model, Compacted))
         version = header["version"] + bool(header["unpublished"]) if header else 0
-        if (base is not None and base.at > at) or _is_contradicted(log, model, at, version):
+        if (base is not None and base.at > at) or _is_contradicted(log, model, at, version, header):
             return None
         if not header:  # should the model come back, its versions count on
             version = max((each.snapshot.version for each in snapshots.newest(log, model, 1, at)), default=0)
@@ -129,11 +129,13 @@ def promote(
     return entry
 
 
-def _is_contradicted(log: Log, model: str, at: int, version: int) -> bool:
+def _is_contradicted(log: Log, model: str, at: int, version: int, header: Mapping[str, Any]) -> bool:
     """Return whether the model has ended since, or has gone back to a version that the base does not know."""
-    backs = (record.entry for record in log.all_of(model, RolledBack, after=at))
+    backs = [record.entry for record in log.all_of(model, RolledBack, after=at)]
+    generation = header.get("generation", 0)
     return bool(log.all_of(model, Deleted, after=at)) or any(
-        isinstance(back, RolledBack) and back.version < version for back in backs
+        isinstance(back, RolledBack) and (back.version < version or back.generation not in (0, generation))
+        for back in backs
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from perturank.core import Ranker
 from perturank.parts.standardised import Scale, Standardised
 from perturank.service.learner import update
+from perturank.service.log import snapshots
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -36,6 +37,7 @@ from perturank.service.log.records import (
     Settled,
     Snapshot,
     document_worths,
+    layout_change,
     source_seal,
 )
 from perturank.service.log.refusals import Missing
@@ -44,6 +46,7 @@ from perturank.wire.specification import CLICK, Mode
 
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
 MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them it is final
+ENOUGH_TO_SCALE = 64  # impressions from which the scale of a feature is estimated that was added later
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -227,6 +230,9 @@ class State:
         default_factory=list
     )  # positions of the first impressions, while the scale may change
     taught: list[Completed] = field(default_factory=list)  # all that was learned, while the scale may change
+    lacks_scale: bool = False  # a feature was added when the scale was final
+    # Positions of changes, each with the layout of the features in the impressions before it (see `Spec.layout`).
+    layouts: list[tuple[int, Sequence[int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Look up the versions to which later records roll back, so that they are kept and not rebuilt."""
@@ -249,12 +255,13 @@ class State:
                 self._learn(batch)
             case RolledBack() | Imported() if self.instead is not None:
                 return  # another ranker has no such versions, and cannot be imported
-            case RolledBack(version=version):
-                self._keep_scale()
+            case RolledBack(version=version, generation=restored, learned=learned):
                 self._go_back(version)
-            case Imported(blob=blob):
                 self._keep_scale()
+                self.learned = learned if restored else self.learned
+            case Imported(blob=blob):
                 self._turn(self.recall.blob(blob))
+                self._keep_scale()
             case Scaled() as scaled:
                 self._rescale(scaled)
             case Compacted(at=at):
@@ -271,7 +278,7 @@ class State:
                 self._keep_scale()
                 self._forget(source)
             case entry:
-                if isinstance(entry, Impression) and self.is_scale_open and len(self.shown_first) < MOST_TO_SCALE:
+                if isinstance(entry, Impression) and len(self.shown_first) < self.most_to_scale:
                     self.shown_since = self.shown_since or record.at
                     self.shown_first.append(record.position)
                 self.queue.extend(each for each in self.tracker.take(record) if each.at > self.batched)
@@ -286,18 +293,26 @@ class State:
         return source_seal(source, self.recall.secret)
 
     def _change(self, position: int, change: Changed) -> None:
-        if change.generation == self.generation and self.spec is not None:
-            self.spec = self._instead_of(change.spec)
-        else:
-            self._begin(position, change.spec)
+        if change.generation != self.generation or self.spec is None or self.ranker is None:
+            self._begin(change.generation or position, change.spec)
+            return
+        if change.spec.layout != self.spec.layout:
+            self.layouts.append((position, self.spec.layout))
+        self.spec, before = self._instead_of(change.spec), snapshots.digest(self.ranker)
+        self.ranker = self.spec.adapt(self.ranker)
+        if snapshots.digest(self.ranker) != before:
+            self.unpublished = True
+            if self.is_scale_final:
+                self._keep_scale()
 
-    def _begin(self, position: int, spec: Spec | None) -> None:
+    def _begin(self, generation: int, spec: Spec | None) -> None:
         self.spec = spec and self._instead_of(spec)
         self.ranker = self.spec.start() if self.spec is not None else None
-        self.generation, self.learned, self.unpublished = position, 0, False
+        self.generation, self.learned, self.unpublished = generation, 0, False
         self.tracker, self.queue = Tracker(self._seal), deque()
         self.sources.clear()
         self.scaled, self.is_scale_final, self.shown_since, self.shown_first, self.taught = 0, False, 0, [], []
+        self.lacks_scale, self.layouts = False, []
 
     def _instead_of(self, spec: Spec) -> Spec:
         if self.instead is None:
@@ -311,7 +326,8 @@ class State:
             self.kept[version] = self.ranker
 
     def _go_back(self, version: int) -> None:
-        self._turn(self.kept.get(version) or self.recall.version(self.model, version, self.kept))
+        ranker = self.kept.get(version) or self.recall.version(self.model, version, self.kept)
+        self._turn(ranker if self.spec is None else self.spec.adapt(ranker))
         for done in [each for each in self.kept if self._targets.get(each, 0) <= self.at]:
             del self.kept[done]
 
@@ -361,26 +377,36 @@ class State:
         return isinstance(self.ranker, Standardised) and not self.is_scale_final
 
     @property
+    def most_to_scale(self) -> int:
+        """From how many impressions the scale is estimated at most; 0: it stays as it is."""
+        return MOST_TO_SCALE if self.is_scale_open else ENOUGH_TO_SCALE if self.lacks_scale else 0
+
+    @property
     def scale_due(self) -> int:
         """From how many impressions the scale should be estimated now, a power of two; 0: it stays as it is."""
         n = len(self.shown_first)
         most = 1 << (n.bit_length() - 1) if n else 0
+        if self.lacks_scale:
+            return most if most == ENOUGH_TO_SCALE else 0
         return most if self.is_scale_open and most > self.scaled else 0
 
     def _rescale(self, scaled: Scaled) -> None:
-        """Learn everything again at this scale."""
+        """Learn everything again at this scale; one that is final gets it only for features that were added."""
+        if self.lacks_scale and isinstance(self.ranker, Standardised):
+            self._turn(self.ranker.with_unknown_scale(_scale_of(scaled)))
+            self._keep_scale()
         if self.spec is None or not self.is_scale_open:
             return
         start = self.spec.start()
         assert isinstance(start, Standardised)
-        scale = Scale(np.array(scaled.location, np.float32), np.array(scaled.spread, np.float32))
-        self.ranker = self._teach(start.with_scale(scale), self.taught, 0)
+        self.ranker = self._teach(start.with_scale(_scale_of(scaled)), self.taught, 0)
         self.scaled, self.unpublished = scaled.n, bool(self.taught)
         if scaled.is_last:
             self._keep_scale()
 
     def _keep_scale(self) -> None:
         self.is_scale_final, self.shown_first, self.taught = True, [], []
+        self.lacks_scale = isinstance(self.ranker, Standardised) and not self.ranker.is_scale_known
 
     def _take_batch(self, batch: Batch) -> list[Completed]:
         """Take the impressions of a batch from the queue."""
@@ -402,13 +428,19 @@ class State:
         for each, entry in zip(chosen, shown, strict=True):
             before = each.before or NOTHING
             now = each.heard.worths(actions), each.seen
-            found.append(update.Rewarded(each.since, entry, *now, before.worths(actions), before.seen))
+            columns = self.columns_at(each.position)
+            found.append(update.Rewarded(each.since, entry, *now, before.worths(actions), before.seen, columns))
         return found
 
     @property
     def has_rewards(self) -> bool:
         """Whether the next batches need more than clicks."""
         return any(each.has_rewards for each in islice(self.queue, READ_AT_ONCE))
+
+    def columns_at(self, position: int) -> list[int] | None:
+        """Return where the features of now stand in an impression at this position; None: as they are."""
+        then = next((layout for changed, layout in self.layouts if position < changed), None)
+        return None if then is None or self.spec is None else layout_change(then, self.spec.layout)
 
     def learned_since(self, generation: int, learned: int) -> int:
         """Return how many impressions were learned since this generation had learned so many."""
@@ -427,4 +459,10 @@ class State:
         """The oldest position that waiting impressions need; None: none waits."""
         waiting = [each.since for each in self.queue]
         oldest = self.tracker.oldest
+        if self.lacks_scale:
+            waiting += self.shown_first[:1]
         return min([*waiting, oldest] if oldest is not None else waiting, default=None)
+
+
+def _scale_of(scaled: Scaled) -> Scale:
+    return Scale(np.array(scaled.location, np.float32), np.array(scaled.spread, np.float32))

@@ -32,7 +32,7 @@ from perturank.core import (
 from perturank.errors import BadInput
 from perturank.parts import batches
 from perturank.service.log import snapshots
-from perturank.service.log.records import Impression, unpacked
+from perturank.service.log.records import Impression, rearranged, unpacked
 from perturank.service.telemetry.logger import logger
 from perturank.wire.specification import MOST_IN_A_BATCH
 
@@ -52,6 +52,7 @@ class Rewarded(NamedTuple):
     seen: int = 0  # so many top places; 0: not known
     learned: Mapping[str, float] = MappingProxyType({})
     learned_seen: int = 0
+    columns: Sequence[int] | None = None  # where the features of now stand among those shown; None: as they are
 
     @property
     def is_plain(self) -> bool:
@@ -211,6 +212,8 @@ def _stacked(
     leaves = [np.zeros((AT_ONCE, *like.shape), like.dtype) for like in likes or ()]
     for i, each in enumerate(chunk):
         rows, scores, recalled = unpacked(each.shown.packed, likes)
+        if each.columns is not None:
+            rows = rearranged(rows, each.columns)
         n = len(rows)
         features[i, :n], mask[i, :n], prior[i, :n] = rows, True, scores
         ids[i, :n] = identities(rows, scores)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,20 +12,54 @@ from perturank.catalogue import rankers
 from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.parts import soundness
+from perturank.parts.standardised import Standardised
 from perturank.service.log import Log, Transaction, snapshots
+from perturank.service.log.generations import generations
 from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
-from perturank.service.log.refusals import NotKnown, NotReady, Refused
+from perturank.service.log.refusals import BeginsAnew, Contradiction, NotKnown, NotReady, Refused
 from perturank.service.log.spec import Spec
 
 
-def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = False) -> bool:
-    """Create or change a model; return whether its learning begins anew. An equal spec changes nothing."""
+def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = False, begin_anew: bool = False) -> bool:
+    """Create or change a model; return whether its learning begins anew. An equal spec changes nothing.
+
+    Unless it may `begin_anew`, a change under which what was learned cannot be kept is refused.
+    """
     existing = transaction.find_model(model)
-    if existing is not None and (only_new or existing.spec.complete() == spec):
+    if existing is not None and only_new:
         return False
-    generation = existing.generation if existing is not None and spec.learns_like(existing.spec) else 0
+    spec, why = spec.follow(None if existing is None else existing.spec)
+    if existing is not None and existing.spec.complete() == spec:
+        return False
+    if existing is not None and why and not begin_anew:
+        raise _would_begin_anew(transaction, model, existing.generation, why)
+    generation = 0 if existing is None or why else existing.generation
     transaction.append(model, Changed(generation, spec))
     return generation == 0
+
+
+def _would_begin_anew(transaction: Transaction, model: str, generation: int, why: str) -> BeginsAnew:
+    newest = transaction.newest(model, Snapshot)
+    lost = "nothing was learned yet"
+    if newest is not None and isinstance(newest.entry, Snapshot) and newest.entry.generation == generation:
+        lost = f"version {newest.entry.version} has learned {newest.entry.learned} impressions"
+    remedy = (
+        "leave that as it is, or send ?begin_anew=true: the generation of now can be restored until it is compacted"
+    )
+    return BeginsAnew(f"model {model!r} would begin to learn anew: {why}; {lost}", remedy)
+
+
+def restore(log: Log, transaction: Transaction, model: str, generation: int) -> None:
+    """Let learning continue from the last version of an earlier generation, under its spec."""
+    transaction.require_model(model)
+    found = next((each for each in generations(log, model) if each.generation == generation), None)
+    if found is None:
+        raise NotKnown(f"model {model!r} has no generation {generation}", "list its generations")
+    if found.refusal or found.last is None:
+        raise Contradiction(f"generation {generation} cannot be restored: {found.refusal}", "list the generations")
+    last = found.last.snapshot
+    transaction.append(model, Changed(generation, found.spec))
+    transaction.append(model, RolledBack(last.version, generation, last.learned))
 
 
 def delete(transaction: Transaction, model: str) -> None:
@@ -65,6 +100,15 @@ def _is_of(log: Log, model: str, version: int, generation: int) -> bool:
     return published is not None and published.snapshot.generation == generation
 
 
+SCHEMA = {  # what a file's schema must share with a model's, in words
+    "names": "the names of the features are",
+    "strength": "prior_strength is",
+    "columns": "features were added or dropped: their columns are",
+    "width": "features were added or dropped: the columns in all are",
+}
+SAME_SCALES = "put it into a model whose features have the same shift and scale, or none where it has none"
+
+
 class RankerFile(NamedTuple):
     """A ranker that `perturank.save` wrote, as it will be stored for a model of this spec."""
 
@@ -77,9 +121,10 @@ def read_ranker_file(model: str, spec: Spec, content: bytes) -> RankerFile:
     """Return a file as it will be stored; refuse one of another kind than the model. Too slow for a transaction."""
     arrays, header = storage.unpacked(content, "the file")
     theirs = _name(header.get("ranker"), spec), _settings(header.get("settings"), spec), header.get("n_features")
-    if theirs != _kind(spec):
-        remedy = f"make a model with its ranker, settings and n_features: {_differences(theirs, _kind(spec))}"
+    if theirs != _kind(spec)[:3]:
+        remedy = f"make a model with its ranker, settings and n_features: {_differences(theirs, _kind(spec)[:3])}"
         raise Refused("the file holds another kind of ranker", remedy)
+    _check_schema(header.get("schema"), arrays, spec)
     if header.get("history") is False:
         raise Refused("the file is without its history, from which it would learn on", "get it with ?history=true")
     ranker = storage.filled(spec.start(), arrays, "the file")
@@ -96,9 +141,34 @@ def import_ranker(transaction: Transaction, model: str, file: RankerFile) -> Non
     transaction.append(model, Imported(file.blob))
 
 
-def _kind(spec: Spec) -> tuple[str, Any, int]:
-    """Return what a file must share with a model: ranker, settings and number of features."""
-    return spec.ranker, spec.chosen_settings().as_dict(), spec.n_features
+def _kind(spec: Spec) -> tuple[str, Any, int, Any]:
+    """Return what a file must share with a model: ranker, settings, number of features, and the schema."""
+    schema = spec.scaling, spec.prior_strength, spec.features, spec.columns, spec.width
+    return spec.ranker, spec.chosen_settings().as_dict(), spec.n_features, schema
+
+
+def _check_schema(schema: Any, arrays: Mapping[str, np.ndarray], spec: Spec) -> None:
+    """Refuse a ranker of other features, or of features in another scale, than the model's."""
+    start = spec.start()
+    if not isinstance(start, Standardised):
+        if schema is not None:
+            remedy = "put it into a model whose scaling is auto, or save the ranker inside it"
+            raise Refused("the file's ranker scales its features, and the model's scaling is none", remedy)
+        return
+    if schema is None:
+        remedy = "put it into a model whose scaling is none, or save it behind a scale (`standardised`)"
+        raise Refused(f"the file has no schema, and the model's scaling is {spec.scaling}", remedy)
+    mine: dict[str, Any] = storage.header_of(start)["schema"]
+    for name, what in SCHEMA.items():
+        if schema.get(name) != mine.get(name) and not (name == "names" and None in (schema.get(name), mine.get(name))):
+            says = f"{what} {schema.get(name)} in the file and {mine.get(name)} here"
+            raise Refused(f"the file's schema is another: {says}", "put it into a model of the same schema")
+    fixed = np.asarray(start.fixed)
+    for name in (".fixed", ".location", ".spread"):
+        own, theirs = storage.arrays_of(start)[name], arrays.get(name)
+        which = fixed if name != ".fixed" else np.ones_like(fixed)
+        if theirs is None or theirs.shape != own.shape or not np.allclose(theirs[which], own[which], 1e-6, 0):
+            raise Refused("the file's schema is another: its features have another shift or scale", SAME_SCALES)
 
 
 def _name(ranker: Any, spec: Spec) -> Any:

@@ -142,9 +142,14 @@ class Pinned(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class RolledBack(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Learning continues from this version; what was learned after it is dropped."""
+    """Learning continues from this version; what was learned after it is dropped.
+
+    Behind a change that restores a generation, this is the last version of it.
+    """
 
     version: int
+    generation: int = 0  # that is restored; 0: the version is of the present one
+    learned: int = 0  # impressions, by a generation that is restored
 
 
 class Imported(msgspec.Struct, frozen=True, array_like=True, tag=10):
@@ -313,6 +318,18 @@ def unpacked(content: bytes, memo_like: Sequence[Any] | None) -> tuple[np.ndarra
     except (ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise Refused(f"an impression cannot be read ({error})", "run `perturank log verify`") from None
     return features, prior, memo
+
+
+def rearranged(features: np.ndarray, columns: Sequence[int]) -> np.ndarray:
+    """Return these columns of features [n, d]; a column of -1 is one that the documents did not have yet, NaN."""
+    absent = np.full(len(features), np.nan, features.dtype)
+    return np.column_stack([features, absent])[:, list(columns)]
+
+
+def layout_change(then: Sequence[int], now: Sequence[int]) -> list[int]:
+    """Return where the features of now stand among those of then; -1: nowhere. Both as `Spec.layout` has them."""
+    places = {column: i for i, column in enumerate(then)}
+    return [places.get(column, -1) for column in now]
 
 
 def _planes(rows: np.ndarray) -> bytes:

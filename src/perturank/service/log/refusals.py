@@ -50,6 +50,12 @@ class Contradiction(Refused):
     status, kind = 409, "contradiction"
 
 
+class BeginsAnew(Refused):
+    """A change under which what a model has learned could not be kept."""
+
+    status, kind = 409, "begins-anew"
+
+
 class TooLarge(Refused):
     """A request beyond the limits on size."""
 

@@ -73,13 +73,23 @@ def file_bytes(ranker: Ranker, model: str, version: int, *, history: bool = True
 
 
 def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Ranker, dict[str, Any]]:
-    """Return a ranker from its bytes, and the header; with a spec, arrays that only learning needs may be missing."""
+    """Return a ranker from its bytes, and the header; with a spec, arrays that only learning needs may be missing.
+
+    A version of a model that had other features is adapted to those of the spec.
+    """
     arrays, header = storage.unpacked(content, name)
     if spec is None:
         return storage.restored(arrays, header, name), header
-    start = spec.start()
+    start = _as_then(spec, header).start()
     blank = {k: v for k, v in storage.arrays_of(start).items() if k.startswith(_learning_only(start))}
-    return storage.filled(start, blank | arrays, name), header
+    return spec.adapt(storage.filled(start, blank | arrays, name)), header
+
+
+def _as_then(spec: Spec, header: Mapping[str, Any]) -> Spec:
+    """Return the spec with the features that a model had when a version was written."""
+    schema = header.get("schema") or {}
+    columns, width = schema.get("columns"), schema.get("width", 0)
+    return spec.with_layout(header["n_features"], None if columns is None else tuple(columns), width)
 
 
 def digest(ranker: Ranker, *, whole: bool = False) -> bytes:
@@ -150,12 +160,3 @@ def found(log: Log, model: str, version: int) -> PublishedVersion | None:
     """Return the version of this number; None: there is none."""
     at = last(log, model, lambda each: each.snapshot.version <= version)  # numbers grow with positions
     return at if at is not None and at.snapshot.version == version else None
-
-
-def versions_before(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[PublishedVersion]:
-    """Return the last n versions of a generation that come before this number, the newest first."""
-    up_to = None
-    if before is not None:
-        at = last(log, model, lambda each: each.snapshot.version < before)
-        up_to = 0 if at is None else at.position
-    return [each for each in newest(log, model, n, up_to) if each.snapshot.generation == generation]

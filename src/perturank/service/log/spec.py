@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,10 +17,18 @@ from perturank.core import START, Ranker, streams
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 from perturank.parts.history_ranker import MemorySettings
-from perturank.parts.standardised import Scale, standardised
+from perturank.parts.standardised import Scale, Standardised, standardised
+from perturank.parts.widening import are_alike, can_widen, widened
 from perturank.service.log.refusals import Refused
-from perturank.wire import specification
-from perturank.wire.specification import ACTIONS, DEFAULT_RANKER, Exploration, Feature, Fields, Scaling, SpecRequest
+from perturank.wire.specification import (
+    ACTIONS,
+    DEFAULT_RANKER,
+    Exploration,
+    Feature,
+    Fields,
+    SpecRecord,
+    SpecRequest,
+)
 
 # P²HeadRank's matrices grow with the square of the number of features: at 2,000 a version has 38 MB, so that documents
 # of more than WIDE features get networks without such matrices by default.
@@ -31,18 +40,19 @@ MOST_BYTES = 1_000_000_000
 MEMORY = 14_000
 MEMORY_BYTES = 60_000_000
 CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
-DECIDES_LEARNING = (
-    "n_features",
-    "ranker",
-    "places",
-    "seed",
-    "scaling",
-    "prior_strength",
-)  # and settings and features: see learns_like
+DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
+SAME_SCALE = 1e-12  # relative: two numbers that a program computed in two ways
 
 
-class Spec(specification.SpecRecord, frozen=True):
-    """A model as the log holds it, and the ranker that it describes."""
+class Spec(SpecRecord, frozen=True):
+    """A model as the log holds it, and the ranker that it describes.
+
+    Features that were added, dropped or moved since learning began leave the ranker inside the scale as it is:
+    `columns` [d + 1] says which of its `width` features each of the model's is, and the prior, which is the last.
+    """
+
+    columns: tuple[int, ...] | None = None  # None: they are the same
+    width: int = 0  # 0: n_features and the prior
 
     def chosen_settings(self) -> Settings:
         """Return the ranker's settings; one that is newer than the record is as if it were not there."""
@@ -54,7 +64,8 @@ class Spec(specification.SpecRecord, frozen=True):
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time."""
-        inside = _start(self.ranker, self.chosen_settings(), self.n_features + self.is_standardised, self.seed)
+        width = self.width or self.n_features + self.is_standardised
+        inside = _start(self.ranker, self.chosen_settings(), width, self.seed)
         if not self.is_standardised:
             return inside
         features = self.features or (Feature(""),) * self.n_features
@@ -67,7 +78,31 @@ class Spec(specification.SpecRecord, frozen=True):
             missing=[*(feature.missing or 0.0 for feature in features), 0.0],
             strength=self.prior_strength,
             names=None if self.features is None else [feature.name for feature in features],
+            slots=self.columns,
         )
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """Which features of the ranker inside the model's features are; [d]. The log's features are in this order."""
+        return tuple(range(self.n_features)) if self.columns is None else self.columns[:-1]
+
+    def with_layout(self, n_features: int, columns: tuple[int, ...] | None, width: int) -> Spec:
+        """Return the model as it was, or will be, with other features, whose names and scales are left out."""
+        return msgspec.structs.replace(self, n_features=n_features, features=None, columns=columns, width=width)
+
+    def adapt(self, ranker: Ranker) -> Ranker:
+        """Return a ranker of this model, made when it had other features, behind the features of now."""
+        start = self.start()
+        if not isinstance(ranker, Standardised) or not isinstance(start, Standardised):
+            return ranker
+        inside, n = ranker.ranker, start.ranker.n_features
+        if inside.n_features < n:
+            inside = widened(inside, n, partial(_start, self.ranker, self.chosen_settings()))
+        return ranker.behind(start, inside)
+
+    def owned(self) -> dict[str, Any]:
+        """Return what the caller owns, as JSON values: all but what follows from earlier changes."""
+        return msgspec.to_builtins(msgspec.structs.replace(self.complete(), columns=None, width=0))
 
     @property
     def is_standardised(self) -> bool:
@@ -85,27 +120,119 @@ class Spec(specification.SpecRecord, frozen=True):
         """Whether the spec limits exploration."""
         return self.exploration != Exploration()
 
-    def learns_like(self, other: Spec) -> bool:
-        """Return whether what the other has learned can be kept."""
-        same = all(getattr(self, name) == getattr(other, name) for name in DECIDES_LEARNING)
-        return (
-            same
-            and self.chosen_settings() == other.chosen_settings()
-            and _read_alike(self.features, other.features, self.scaling)
-        )
+    def follow(self, existing: Spec | None) -> tuple[Spec, str]:
+        """Return this spec as the next of a model, and why its learning would begin anew; an empty reason: it goes on.
+
+        Features are found by their names, those that are renamed by what they were.
+        """
+        named = self.features and tuple(msgspec.structs.replace(feature, was=None) for feature in self.features)
+        fresh = msgspec.structs.replace(self, features=named)
+        if existing is None:
+            return fresh, ""
+        why = _other_fields(self, existing) or _other_settings(self, existing)
+        if why:
+            return fresh, why
+        if self.features is None or existing.features is None:
+            moved, why = (existing.columns, existing.width), _other_unnamed_features(self, existing)
+        else:
+            sources = _sources(self.features, existing.features)
+            moved, why = _moved(sources, existing), _other_features(self, existing, sources)
+        if why:
+            return fresh, why
+        return msgspec.structs.replace(fresh, columns=moved[0], width=moved[1]), ""
 
 
-def checked_spec(request: SpecRequest, existing: Spec | None = None) -> Spec:
+def _other_fields(new: Spec, old: Spec) -> str:
+    """Return which field begins learning anew; empty: none."""
+    names = [name for name in DECIDES_LEARNING if getattr(new, name) != getattr(old, name)]
+    return "; ".join(f"{name} would be {getattr(new, name)} and is {getattr(old, name)}" for name in names)
+
+
+def _other_settings(new: Spec, old: Spec) -> str:
+    mine, theirs = new.chosen_settings().as_dict(), old.chosen_settings().as_dict()
+    names = [name for name in mine if mine[name] != theirs[name]]
+    return "; ".join(f"the setting {name} would be {mine[name]} and is {theirs[name]}" for name in names)
+
+
+def _other_unnamed_features(new: Spec, old: Spec) -> str:
+    if new.n_features != old.n_features:
+        says = f"n_features would be {new.n_features} and is {old.n_features}"
+        return f"{says}, and only named features can be told apart"
+    own = next((f.name for f in new.features or old.features or () if _own_scale(f, new) not in (None, (0, 1))), None)
+    return "" if own is None else f"feature {own!r} has a scale, and either the model or the change names no features"
+
+
+def _sources(new: tuple[Feature, ...], old: tuple[Feature, ...]) -> list[int | None]:
+    """Return which of the old features each of the new ones is; None: it is added."""
+    places = {feature.name: i for i, feature in enumerate(old)}
+    renamed = [feature.was for feature in new if feature.was is not None and feature.name not in places]
+    for was in renamed:
+        if was not in places or renamed.count(was) > 1:
+            raise Refused(f"no feature can be renamed that was {was!r}", "name one that the model has, once")
+    names = [feature.was if feature.was in renamed and feature.name not in places else feature.name for feature in new]
+    taken = [name in renamed and name == feature.name for name, feature in zip(names, new, strict=True)]
+    return [None if is_taken else places.get(name or "") for name, is_taken in zip(names, taken, strict=True)]
+
+
+def _moved(sources: list[int | None], old: Spec) -> tuple[tuple[int, ...] | None, int]:
+    """Return `columns` and `width` of a model whose features come from these of the old ones."""
+    before, width = old.columns or tuple(range(old.n_features + 1)), old.width or old.n_features + 1
+    columns = []
+    for source in sources:
+        columns.append(width if source is None else before[source])
+        width += source is None
+    columns.append(before[-1])
+    is_same = columns == list(range(width))
+    return (None, 0) if is_same else (tuple(columns), width)
+
+
+def _other_features(new: Spec, old: Spec, sources: list[int | None]) -> str:
+    """Return which feature begins learning anew; empty: none."""
+    assert new.features is not None
+    assert old.features is not None
+    if not new.is_standardised and sources != list(range(old.n_features)):
+        return "with scaling none, features cannot be added, dropped or moved"
+    if all(source is None for source in sources):
+        return "the model would keep none of its features"
+    for feature, source in zip(new.features, sources, strict=True):
+        if source is None:
+            continue
+        was = old.features[source]
+        if not _is_close(_own_scale(feature, new), _own_scale(was, old)):
+            return f"feature {feature.name!r} would have another shift or scale"
+        if feature.missing != was.missing and None not in (feature.missing, was.missing):
+            return f"feature {feature.name!r} would have another `missing` value"
+    before, n_new = old.width or old.n_features + 1, sources.count(None)
+    if n_new and not _can_widen(new.ranker, new.chosen_settings(), before, before + n_new):
+        return f"{new.ranker} with these settings cannot take more features"
+    return ""
+
+
+def _own_scale(feature: Feature, spec: Spec) -> tuple[float, float] | None:
+    """Return shift and scale; None: they are learned."""
+    is_set = feature.has_own_scale or spec.scaling != "auto"
+    return (feature.shift or 0.0, feature.scale or 1.0) if is_set else None
+
+
+def _is_close(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return all(math.isclose(a, b, rel_tol=SAME_SCALE) for a, b in zip(one, other, strict=True))
+
+
+def checked_spec(request: SpecRequest, existing: Spec | None = None, *, is_whole: bool = False) -> Spec:
     """Return the spec with every setting filled in; `existing` is the model of this name. Refuse what cannot be made.
 
-    A model with the same number of features keeps its ranker and settings where the request names none. So a client
-    that sends the same request at every start keeps its model when a release changes the defaults.
+    A model with the same number of features, or with names for them, keeps its ranker and settings where the request
+    names none. So a client that sends the same request at every start keeps its model when a release changes the
+    defaults. A request that `is_whole` names all that is to be kept.
     """
     try:
         msgspec.convert(msgspec.to_builtins(request), SpecRequest)  # what was made here has passed no check yet
     except msgspec.ValidationError as error:
         raise Refused("such a model cannot be", str(error)) from None
-    if existing is not None and existing.n_features != request.n_features:
+    are_named = existing is not None and existing.features is not None and request.features is not None
+    if is_whole or (existing is not None and existing.n_features != request.n_features and not are_named):
         existing = None
     ranker = request.ranker or (_default_ranker(request.n_features) if existing is None else existing.ranker)
     try:
@@ -116,7 +243,6 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None) -> Spec:
         chosen = chosen.changed(**request.settings)
     except BadInput as error:
         raise Refused(str(error), "see `perturank rankers` for what there is") from None
-    _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
     scaling = request.scaling or ("auto" if existing is None else existing.scaling)
     if request.features is not None:
         _check_features(request.features, request.n_features)
@@ -127,10 +253,41 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None) -> Spec:
     if scaling == "query" and own is not None:
         raise Refused(f"feature {own!r} has a scale of its own", "scaling: query scales every feature within each list")
     fields = {name: getattr(request, name) for name in Fields.__struct_fields__}
-    actions = ACTIONS | request.actions
-    return Spec(
-        **fields | {"ranker": ranker, "settings": chosen.as_dict(), "scaling": scaling, "actions": actions},
-    )
+    chosen_too = {"settings": chosen.as_dict(), "scaling": scaling, "actions": ACTIONS | request.actions}
+    spec = Spec(**fields | {"ranker": ranker} | chosen_too)
+    _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
+    return spec
+
+
+def patched(spec: Spec, patch: Any) -> SpecRequest:
+    """Return the request for a model that is changed by an RFC 7396 merge patch.
+
+    Settings belong to a ranker, and n_features follows from the features where the patch does not say it.
+    """
+    if not isinstance(patch, dict):
+        raise Refused("the patch is not an object", "send the fields that are to change")
+    whole = spec.owned()
+    if patch.get("ranker", spec.ranker) != spec.ranker:
+        del whole["settings"]
+    if isinstance(patch.get("features"), list | tuple):
+        patch = {"n_features": len(patch["features"])} | patch
+    try:
+        return msgspec.convert(_merged(whole, patch), SpecRequest)
+    except msgspec.ValidationError as error:
+        raise Refused("the patch cannot be understood", str(error)) from None
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    """Return a value changed by a merge patch: null takes a field away."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merged(merged.get(name), value)
+    return merged
 
 
 def _default_ranker(n_features: int) -> str:
@@ -151,18 +308,11 @@ def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranke
     return published(ranker).make(n_features, streams(seed)[START], settings)
 
 
-def _read_alike(mine: tuple[Feature, ...] | None, other: tuple[Feature, ...] | None, scaling: Scaling) -> bool:
-    """Return whether documents that both accept reach the ranker as the same numbers."""
-
-    def own_scale(feature: Feature) -> tuple[float, float] | None:
-        is_set = feature.has_own_scale or scaling != "auto"
-        return (feature.shift or 0.0, feature.scale or 1.0) if is_set else None
-
-    if mine is None or other is None:
-        return all(own_scale(feature) in (None, (0.0, 1.0)) for feature in mine or other or ())
-    return [(f.name, own_scale(f)) for f in mine] == [(f.name, own_scale(f)) for f in other] and all(
-        a.missing == b.missing or None in (a.missing, b.missing) for a, b in zip(mine, other, strict=True)
-    )
+@lru_cache(maxsize=32)  # it makes several rankers
+def _can_widen(ranker: str, settings: Settings, before: int, after: int) -> bool:
+    """Return whether a ranker keeps what it has learned when it gets so many features instead of so many."""
+    start = partial(_start, ranker, settings)
+    return are_alike(start(before, 0), start(after, 0)) and can_widen(start)
 
 
 def _check_size(ranker: str, settings: Settings, n_features: int) -> None:

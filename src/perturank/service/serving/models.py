@@ -20,7 +20,7 @@ from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.log import Log, snapshots
-from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Record, Snapshot
+from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Record, RolledBack, Snapshot
 from perturank.service.log.refusals import NotKnown, NotReady, retold
 from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
@@ -30,7 +30,16 @@ from perturank.service.telemetry.logger import logger
 MOST_QUERIES = 25  # remembered of one model
 MOST_QUERY_BYTES = 4_000_000  # of their features
 
-ProgramKey = tuple[str, int, bool, int]
+ProgramKey = tuple[str, int, bool, int, tuple[int, ...]]
+
+
+class BegunAnew(NamedTuple):
+    """When a model began to learn anew, and what it had learned before."""
+
+    at: int  # milliseconds since 1970
+    generation: int  # the one before
+    version: int
+    learned: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class LoadedModel:
     published: dict[int, Snapshot] = field(default_factory=dict)  # served, pinned and the newest
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
+    begun_anew: BegunAnew | None = None
 
     @cached_property
     def is_limited(self) -> bool:
@@ -132,7 +142,7 @@ class LoadedModels:
     def _load(self) -> set[str]:
         """Apply the log as it stands; of the versions, which may be millions, only the newest. Return the models."""
         end = self._log.tail()
-        for record in self._log.control_records(kinds=(Changed, Deleted, Pinned)):
+        for record in self._log.control_records(kinds=(Changed, Deleted, Pinned, RolledBack)):
             if record.position <= end:
                 self._apply(record)
         for name in self._models:
@@ -146,9 +156,17 @@ class LoadedModels:
         match record.entry:
             case Changed(generation=generation, spec=spec):
                 if loaded is not None and generation == loaded.generation:
-                    self._models[record.model] = replace(loaded, spec=spec)
+                    self._models[record.model] = replace(loaded, spec=spec, ranker=spec.adapt(loaded.ranker))
                 else:
-                    self._models[record.model] = LoadedModel(record.model, spec, record.position, spec.start())
+                    anew = None if loaded is None or generation else self._begun_anew(record)
+                    start = LoadedModel(record.model, spec, generation or record.position, spec.start())
+                    self._models[record.model] = replace(start, begun_anew=anew)
+                if loaded is not None and spec.layout != loaded.spec.layout:
+                    self.recent.forget(record.model)  # features are kept as they came
+            case RolledBack(version=version, generation=generation) if loaded is not None and generation:
+                restored = snapshots.found(self._log, record.model, version)  # served until the learner has published
+                if restored is not None and restored.snapshot.generation == loaded.generation:
+                    self._models[record.model] = _add_version(loaded, restored)
             case Deleted():
                 self._models.pop(record.model, None)
                 self.recent.forget(record.model)
@@ -160,6 +178,14 @@ class LoadedModels:
                 )
             case Pinned(version=version) if loaded is not None:
                 self._models[record.model] = replace(loaded, pinned=version)
+
+    def _begun_anew(self, record: Record) -> BegunAnew | None:
+        """Return what is to be told of a model whose learning begins anew with this record, if it had learned."""
+        before = next(iter(snapshots.newest(self._log, record.model, 1, record.position)), None)
+        loaded = self._models[record.model]
+        if before is None or before.snapshot.generation != loaded.generation:
+            return loaded.begun_anew
+        return BegunAnew(record.at, loaded.generation, before.snapshot.version, before.snapshot.learned)
 
     def __contains__(self, name: str) -> bool:
         return name in self._models
@@ -200,9 +226,12 @@ class LoadedModels:
     def prepare(self, name: str, spec: Spec, lengths: Iterable[int]) -> None:
         """Compile these lengths before a new spec is served under which the model keeps what it has learned."""
         loaded = self._models.get(name)
-        if loaded is None or not spec.learns_like(loaded.spec):
+        if loaded is None:
             return
-        coming = replace(loaded, spec=spec)
+        spec, why = spec.follow(loaded.spec)
+        if why:
+            return
+        coming = replace(loaded, spec=spec, ranker=spec.adapt(loaded.ranker))
         for length in sorted(lengths):
             if self.is_compiled(loaded, length) and not self.is_compiled(coming, length):
                 self.compile(coming, length)
@@ -215,7 +244,7 @@ class LoadedModels:
 
 def program_key(loaded: LoadedModel, length: int) -> ProgramKey:
     """Return what decides which program draws a model's lists of this padded length: limits are compiled into it."""
-    return loaded.name, loaded.generation, loaded.is_limited, length
+    return loaded.name, loaded.generation, loaded.is_limited, length, loaded.spec.layout
 
 
 def _add_version(loaded: LoadedModel, new: PublishedVersion) -> LoadedModel:

@@ -21,7 +21,7 @@ from perturank.service.log.counters import (
     by_hour,
 )
 from perturank.service.log.refusals import Refused
-from perturank.service.serving.models import LoadedModel
+from perturank.service.serving.models import BegunAnew, LoadedModel
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics, Traffic
 
@@ -33,6 +33,7 @@ SPANS = {
 }  # the periods to read: recent hours are still minutes
 LONGEST_LAG = 30.0  # seconds
 LEAST_ROOM = 200_000_000  # bytes
+ANEW_SINCE = 86_400.0  # seconds for which it is told that a model has begun anew
 FULL_SINCE = 30.0  # seconds for which the alarm of a full log stays
 
 
@@ -93,6 +94,7 @@ class Overview:
             # Where batches have a fixed size, clicks wait on purpose.
             lags={e.name: m["lag"] for e, m in zip(loaded, models, strict=True) if e.spec.batch is None},
             faults={each.name: each.fault for each in loaded if each.fault is not None},
+            begun_anew={each.name: each.begun_anew for each in loaded if each.begun_anew is not None},
             failing=self.failing(),
         )
         return {
@@ -119,6 +121,7 @@ class Overview:
             "version": loaded.version,
             "newest": newest,
             "pinned": loaded.pinned,
+            "begun_anew": None if loaded.begun_anew is None else loaded.begun_anew._asdict(),
             "learned": loaded.published[newest].learned if newest else 0,
             "published_at": loaded.published_at.get(loaded.version),
             "newest_at": loaded.published_at.get(newest),
@@ -169,6 +172,7 @@ def alarms(
     failing: Iterable[str],  # beside the answers, as /readyz says
     lags: Mapping[str, float],
     faults: Mapping[str, str],
+    begun_anew: Mapping[str, BegunAnew],
 ) -> Iterator[Alarm]:
     """Yield everything that is wrong."""
     if is_led is None:
@@ -192,6 +196,11 @@ def alarms(
             yield Alarm("lag", says, "See whether the learner works.", model)
     for model, fault in faults.items():
         yield Alarm("damaged version", _sentence(fault), "An older version serves meanwhile.", model)
+    for model, before in begun_anew.items():
+        if time.time() * 1000 - before.at < ANEW_SINCE * 1000:
+            says = f"It has begun to learn anew: version {before.version} had learned {before.learned} impressions."
+            remedy = f'To go back: POST /v1/models/{model}/restore {{"generation": {before.generation}}}.'
+            yield Alarm("begun anew", says, remedy, model)
 
 
 def _sentence(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,15 +23,17 @@ from perturank.service.log.records import (
     Event,
     Impression,
     Record,
+    layout_change,
     new_id,
     packed,
     probability,
+    rearranged,
     sign_id,
     source_seal,
     verify_id,
 )
 from perturank.service.log.refusals import NotKnown, Refused
-from perturank.service.log.spec import checked_spec
+from perturank.service.log.spec import checked_spec, patched
 from perturank.service.serving import sampling
 from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
 from perturank.service.settings import ServeSettings
@@ -145,9 +148,13 @@ class Service:
         memo = drawn.memo if mode == "learn" else []
 
         def write(transaction: Transaction) -> ServedList:
-            transaction.require_model(loaded.name)  # it may have been deleted since the list was drawn
+            # It may have been deleted since the list was drawn, or have other features now: where an impression
+            # stands in the log says which features it has.
+            current, shown = transaction.require_model(loaded.name), features[rows]
+            if current.generation == loaded.generation and current.spec.layout != loaded.spec.layout:
+                shown = rearranged(shown, layout_change(loaded.spec.layout, current.spec.layout))
             # Packed in this thread, which mostly waits for the disk: the other one has requests to answer.
-            content = packed(features[rows], None if prior is None else prior[rows], memo)
+            content = packed(shown, None if prior is None else prior[rows], memo)
             transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
             position = transaction.append(loaded.name, written, name)
@@ -189,19 +196,43 @@ class Service:
         changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
         return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
-    def put(self, model: str, request: SpecRequest, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
-        """Create or change a model; return whether its learning begins anew.
+    def features_then(self, model: str, record: Record, features: np.ndarray) -> np.ndarray:
+        """Return the features of a logged list in the order that they have in the model now."""
+        then = next(iter(self.log.newest(model, Changed, 1, record.position))).entry
+        assert isinstance(then, Changed)
+        return rearranged(features, layout_change(then.spec.layout, self.models.get(model).spec.layout))
+
+    def patch(self, model: str, changes: Any, *, begin_anew: bool = False, in_use: Iterable[int] = ()) -> bool:
+        """Change a model by an RFC 7396 merge patch of its spec; return whether its learning begins anew."""
+        self.refresh()
+        request = patched(self.models.get(model).spec, changes)
+        return self.put(model, request, begin_anew=begin_anew, in_use=in_use, is_whole=True)
+
+    def put(
+        self,
+        model: str,
+        request: SpecRequest,
+        *,
+        only_new: bool = False,
+        begin_anew: bool = False,
+        in_use: Iterable[int] = (),
+        is_whole: bool = False,
+    ) -> bool:
+        """Create or change a model; return whether its learning begins anew, which it must be allowed to.
 
         `in_use`: numbers of documents in recent requests. Their programs are compiled before the change is written.
+        A request that `is_whole` keeps nothing of the model that it does not name.
         """
         self.refresh()  # another process may have written it a moment ago
-        checked = checked_spec(request, self.models.get(model).spec if model in self.models else None)
-        start = checked.start()  # before it is in the log: a ranker that cannot be made must not get there
+        existing = self.models.get(model).spec if model in self.models else None
+        checked = checked_spec(request, existing, is_whole=is_whole)
+        # Before it is in the log: a ranker that cannot be made must not get there.
+        start = checked.follow(existing)[0].start()
         if checked.is_limited and not isinstance(start, KeepsLimits):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
         self.models.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
-            lambda transaction: changes.put(transaction, model, checked, only_new=only_new)
+            lambda transaction: changes.put(transaction, model, checked, only_new=only_new, begin_anew=begin_anew)
         ).result()
         self.refresh()
         return anew
@@ -219,6 +250,11 @@ class Service:
     def roll_back(self, model: str, version: int) -> None:
         """Let learning continue from an earlier version."""
         self.committer.submit(lambda transaction: changes.roll_back(self.log, transaction, model, version)).result()
+
+    def restore(self, model: str, generation: int) -> None:
+        """Let learning continue from the last version of an earlier generation."""
+        self.committer.submit(lambda transaction: changes.restore(self.log, transaction, model, generation)).result()
+        self.refresh()
 
     def import_file(self, model: str, content: bytes) -> None:
         """Let learning continue from a ranker that `perturank.save` wrote."""

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import small
+from starlette.testclient import TestClient
+
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import rebuild
+from perturank.service.learner.retention import compact
+from perturank.service.log import snapshots
+from perturank.service.serving.service import Service
+from perturank.service.settings import Retention
+
+SPEC: dict[str, Any] = {
+    "n_features": 2,
+    "ranker": "p2linrank",
+    "places": 4,
+    "features": [{"name": "a"}, {"name": "b"}],
+    "settings": {"l2": 3.0},
+}
+ONE = "/v1/models/m"
+
+
+def click(http: TestClient, names: str = "ab") -> None:
+    lots = np.random.default_rng(len(names)).normal(size=(5, len(names)))
+    documents = [{"id": f"d{i}", "features": dict(zip(names, row, strict=True))} for i, row in enumerate(lots.tolist())]
+    shown = http.post(f"{ONE}/rank", json={"documents": documents}).json()
+    said = {"impression": shown["impression"], "clicks": [shown["ranking"][2]["id"]], "final": True}
+    assert http.post(f"{ONE}/feedback", json=said).json() == {"status": "recorded"}
+
+
+@pytest.fixture
+def learner(http: TestClient, service: Service) -> Learner:
+    assert http.put(ONE, json=SPEC).status_code == 201
+    learner = Learner(service.log)
+    for _ in range(2):
+        click(http)
+        learner.step()
+    service.refresh()
+    return learner
+
+
+def test_a_change_that_would_begin_anew_is_refused_and_says_why_and_what_would_be_lost(
+    http: TestClient, learner: Learner
+) -> None:
+    before = http.get(ONE).json()
+    for change, why in (({"seed": 7}, "seed would be 7 and is 1"), ({"settings": {"l2": 4.0}}, "l2 would be 4.0")):
+        for answer in (http.put(ONE, json=SPEC | change), http.patch(ONE, json=change)):
+            assert (answer.status_code, answer.json()["type"]) == (409, "urn:perturank:begins-anew")
+            assert why in answer.json()["title"]
+            assert "version 2 has learned 2 impressions" in answer.json()["title"]
+            assert "begin_anew=true" in answer.json()["detail"]
+    assert http.get(ONE).json() == before
+    assert http.put(ONE, json=SPEC).status_code == 200
+    assert http.put(f"{ONE}?begin_anew=yes", json=SPEC).status_code == 422
+
+
+def test_a_patch_changes_what_it_names_and_null_resets_it(http: TestClient, learner: Learner) -> None:
+    before = http.get(ONE).json()
+    changed = http.patch(ONE, json={"window": 60.0, "exploration": {"share": 0.5}}).json()
+    assert changed["spec"] == before["spec"] | {"window": 60.0, "exploration": {"share": 0.5}}
+    changed = http.patch(ONE, json={"exploration": {"protected": 1}}).json()
+    assert changed["spec"]["exploration"] == {"share": 0.5, "protected": 1}
+    assert http.patch(ONE, json={"window": None, "exploration": None}).json() == before
+    assert http.patch(ONE, json={}).json() == before
+    assert http.patch(ONE, json={"no such field": 1}).status_code == 422
+    assert http.patch("/v1/models/none", json={}).status_code == 404
+
+
+def test_a_patch_adds_a_feature_and_the_model_goes_on(http: TestClient, service: Service, learner: Learner) -> None:
+    features = [*SPEC["features"], {"name": "c"}]
+    answer = http.patch(ONE, json={"features": features})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["spec"]["n_features"] == 3
+    assert answer.json()["version"] == 2
+    assert "columns" not in answer.json()["spec"]
+    assert http.put(ONE, json=answer.json()["spec"]).json() == answer.json()
+    click(http, "abc")
+    learner.step()
+    service.refresh()
+    assert http.get(ONE).json()["learned"] == 3
+    assert rebuild(service.log, "m").differs is None
+
+
+def test_an_earlier_generation_is_listed_served_and_learned_from_again(
+    http: TestClient, service: Service, learner: Learner
+) -> None:
+    first, old = http.get(ONE).json(), learner.states["m"].ranker
+    anew = http.patch(f"{ONE}?begin_anew=true", json={"seed": 7})
+    assert (anew.status_code, anew.json()["version"]) == (201, 0)
+    told = http.get("/v1/overview").json()["models"][0]["begun_anew"]
+    assert (told["generation"], told["version"], told["learned"]) == (first["generation"], 2, 2)
+    click(http)
+    learner.step()
+    listed = http.get(f"{ONE}/generations").json()["generations"]
+    assert [(each["versions"], each["version"], each["learned"], each["restorable"]) for each in listed] == [
+        (1, 3, 1, False),
+        (2, 2, 2, True),
+    ]
+    assert listed[1]["spec"] == first["spec"]
+    assert http.post(f"{ONE}/restore", json={"generation": listed[0]["generation"]}).status_code == 409
+    assert http.post(f"{ONE}/restore", json={"generation": 10**6}).status_code == 404
+
+    restored = http.post(f"{ONE}/restore", json={"generation": first["generation"]})
+    assert (restored.status_code, restored.json()) == (202, first)  # before the learner has read it
+    learner.step()
+    assert small.same_bits(learner.states["m"].ranker, old)
+    click(http)
+    learner.step()
+    service.refresh()
+    now = http.get(ONE).json()
+    assert (now["version"], now["learned"], now["generation"]) == (5, 3, first["generation"])
+    versions = http.get(f"{ONE}/versions").json()["versions"]
+    assert [each["version"] for each in versions] == [5, 4, 2, 1]
+    assert http.put(f"{ONE}/pin", json={"version": 2}).json()["version"] == 2
+    assert http.post(f"{ONE}/rollback", json={"version": 1}).status_code == 202
+    learner.step()
+    report = rebuild(service.log, "m")
+    assert report.differs is None
+    assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
+
+
+def test_a_base_of_a_later_generation_ends_the_restoring_of_earlier_ones(
+    http: TestClient, service: Service, learner: Learner
+) -> None:
+    first = http.get(ONE).json()["generation"]
+    http.patch(f"{ONE}?begin_anew=true", json={"seed": 7})
+    click(http)
+    learner.step()
+    assert compact(service.log, "m", Retention(impressions=0)) is not None
+    listed = http.get(f"{ONE}/generations").json()["generations"]
+    assert listed[1]["refusal"] == "the log was compacted past it"
+    answer = http.post(f"{ONE}/restore", json={"generation": first})
+    assert (answer.status_code, "compacted past it" in answer.json()["title"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"features": [{"name": "a"}, {"name": "z"}]}, "the names of the features are ['a', 'b'] in the file"),
+        ({"prior_strength": 2.0}, "prior_strength is 1.0 in the file and 2.0 here"),
+        ({"scaling": "none"}, "the model's scaling is none"),
+        ({"features": [{"name": "a", "scale": 2.0}, {"name": "b"}]}, "another shift or scale"),
+    ],
+    ids=str,
+)
+def test_a_file_of_another_schema_is_refused_with_the_difference(
+    http: TestClient, learner: Learner, change: Any, says: str
+) -> None:
+    ranker = learner.states["m"].ranker
+    assert ranker is not None
+    content = snapshots.file_bytes(ranker, "m", 2)
+    assert http.put("/v1/models/same", json=SPEC).status_code == 201
+    assert http.put("/v1/models/same/file", content=content).status_code == 202
+    assert http.put("/v1/models/other", json=SPEC | change).status_code == 201
+    answer = http.put("/v1/models/other/file", content=content)
+    assert (answer.status_code, says in answer.json()["title"]) == (422, True), answer.text
