@@ -10,12 +10,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.load import HttpConnection
-from benchmarks.section import Column, Row, Rows, SectionResult
+from benchmarks.section import Column, Row, SectionResult
 from benchmarks.service import SECONDS_BETWEEN_LOOKS, memory_of, running_service
 from perturank.errors import BadInput
 
@@ -101,9 +100,7 @@ async def _wait_until_ready(url: str) -> float:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-async def _drive(
-    url: str, pid: int, scale: ManyModels, start: float, ready: float, first: int
-) -> Row:
+async def _drive(url: str, pid: int, scale: ManyModels, start: float, ready: float, first: int) -> Row:
     """Send a click to one model and wait for its version, then traffic to all that are active."""
     rng, times = np.random.default_rng(0), list[float]()
     async with HttpConnection.to(url) as connection:
