@@ -97,6 +97,26 @@ def service(
     scale = Scale(rate=rate, soak_minutes=soak, log=log, seconds=seconds)
     with _progress("the service starts", scale.n_steps) as advance:
         part = measure_service(scale, advance)
+    _print_section(part, as_json)
+
+
+@app.command("models")
+def models(
+    n: Annotated[int, typer.Option("--models", help="Models in one service.", min=1)] = 1000,
+    active: Annotated[int, typer.Option(help="Models with traffic.", min=1)] = 50,
+    lists: Annotated[int, typer.Option(help="Lists of each of them, with a click each.", min=1)] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Start a service with many small models, let some of them learn, restart it, and print what it takes."""
+    from benchmarks.many_models import ManyModels, measure_models
+
+    scale = ManyModels(n, min(active, n), lists)
+    with _progress("the service starts", scale.n_steps) as advance:
+        part = measure_models(scale, advance)
+    _print_section(part, as_json)
+
+
+def _print_section(part: SectionResult, as_json: bool) -> None:
     if as_json:
         to_programs({name: row.values for name, row in part.rows.items()})
         return

@@ -27,7 +27,13 @@ MODEL = "bench"
 N_BODIES = 200
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 SECONDS_BETWEEN_LOOKS = 0.25
-COMMAND = "from perturank.cli import main; main()"
+# The service ends when its stdin does, and so with the benchmark, however that ends.
+COMMAND = """
+import os, signal, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os.kill(os.getpid(), signal.SIGTERM)), daemon=True).start()
+from perturank.cli import main
+main()
+"""
 
 COLUMNS = (
     Column("lists_per_second", "lists/s", "rate"),
@@ -69,7 +75,13 @@ def running_service(log: str | None, documents: int) -> Iterator[tuple[str, int]
         errors = Path(folder) / "err.txt"
         with errors.open("w") as said:
             child = subprocess.Popen(
-                command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=said, text=True
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
             )
         try:
             assert child.stdout is not None
@@ -135,7 +147,7 @@ async def _run(load: Load, seconds: float, timings: Timings | None = None) -> tu
     return timings, await looking
 
 
-def _megabytes(pid: int) -> dict[str, float]:
+def memory_of(pid: int) -> dict[str, float]:
     """Return the memory of the server and of its learner."""
     children = [
         child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
@@ -156,7 +168,7 @@ def _row(timings: Timings, lag: float | None, pid: int) -> Row:
             "median_ms": 1e3 * timings.quantile(0.5),
             "p99_ms": 1e3 * timings.quantile(0.99),
             "lag_seconds": lag,
-            **_megabytes(pid),
+            **memory_of(pid),
         }
     )
 

@@ -33,8 +33,8 @@ def test_a_model_that_cannot_be_compiled_does_not_stop_the_others(
         compiles(models, loaded, length)
 
     monkeypatch.setattr(LoadedModels, "compile", compile_but_one)
-    for name in ("a", "b"):
-        service.put(name, SpecRequest(n_features=2, ranker="random", places=4))
+    for n_features, name in ((2, "a"), (3, "b")):
+        service.put(name, SpecRequest(n_features=n_features, ranker="random", places=4))
     with TestClient(application(service), base_url="http://127.0.0.1") as http:
         end = time.monotonic() + SECONDS
         while http.get("/readyz").json()["to_compile"] > 1 and time.monotonic() < end:
@@ -130,7 +130,9 @@ def test_a_process_that_has_been_ready_stays_so_while_it_compiles_more(
         while http.get("/readyz").status_code != 200 and time.monotonic() < end:
             time.sleep(0.02)
         may_compile.clear()
-        service.put("n", SpecRequest(n_features=2, ranker="random", places=4))
+        service.put("twin", SpecRequest(n_features=2, ranker="random", places=4))
+        assert http.get("/readyz").json()["to_compile"] == 0  # models of one kind share their programs
+        service.put("n", SpecRequest(n_features=3, ranker="random", places=4))
         answer = http.get("/readyz")
         assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (200, "compiling", 1)
         may_compile.set()

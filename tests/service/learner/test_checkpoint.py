@@ -36,7 +36,7 @@ def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> Non
     first.close()
     assert log.stored(snapshots.state_name("m")) is not None
     second = Learner(log)
-    assert second.position == log.tail()
+    assert second.position == log.tail() - 1  # the last record of a model with something to learn is read again
     clicked(log, open_ones[0], 1)
     assert second.step() == 3
     append(log, Closed(log.tail()))
@@ -48,7 +48,7 @@ def test_a_learner_that_starts_again_goes_on_with_the_same_bits(log: Log) -> Non
 def test_a_model_that_stands_still_does_not_send_a_restart_back_to_the_first_record(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perturank.service.learner.learner.FAR_BEHIND", 20)
+    monkeypatch.setattr("perturank.service.learner.states.FAR_BEHIND", 20)
     created(log, "idle", ranker="p2linrank")
     shown_once = created(log, "shown", ranker="p2linrank")
     waiting = served(log, spec("p2linrank"), 40, "shown", shown_once)
@@ -185,6 +185,5 @@ def test_a_model_whose_state_lies_further_back_does_not_disturb_another(log: Log
         transaction.remove(snapshots.state_name("n"))
     lived(log, spec(), 1, 50, "n", generation=position)
     again = Learner(log)
-    assert again.position < again.states["m"].at
     assert again.step() == 1
     assert bits(again) == bits(learner)

@@ -20,12 +20,15 @@ from helpers.service_small import (
     spec,
 )
 
-from perturank.service.learner import checkpoint, retention
+from perturank.service.learner import learner as learning
+from perturank.service.learner import retention
 from perturank.service.learner.checkpoint import base_of
 from perturank.service.learner.lead import Lead, Superseded
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild, rebuild_version, retry_if_compacted
-from perturank.service.learner.state import Recall, State
+from perturank.service.learner.retention import Guard
+from perturank.service.learner.state import State
+from perturank.service.learner.states import States
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, snapshots, sql
 from perturank.service.log.records import Compacted, Record, RolledBack
@@ -211,14 +214,14 @@ def test_one_that_has_lost_its_place_deletes_nothing_and_promotes_no_base(
     old = learned(log, spec(), 3)
     old.close()
     lead = Lead.take(log)
-    resume = checkpoint.resume
+    states = States
 
-    def meanwhile(log: Log, recall: Recall) -> dict[str, State]:
+    def meanwhile(log: Log, guard: Guard, is_busy: Callable[[State], bool]) -> States:
         with pytest.raises(Superseded):  # before the new one reads where it begins, nothing moves any more
             promote_state(log, lead.check)
-        return resume(log, recall)
+        return states(log, guard, is_busy)
 
-    monkeypatch.setattr(checkpoint, "resume", meanwhile)
+    monkeypatch.setattr(learning, "States", meanwhile)
     Learner(log)
     assert retention.compact(log, "m", NOTHING) is not None
     with pytest.raises(Superseded):

@@ -146,11 +146,6 @@ def nearest(log: Log, model: str, recall: Recall, at: int | None = None) -> Stat
     return base
 
 
-def resume(log: Log, recall: Recall) -> dict[str, State]:
-    """Return the states of all existing models, from which a learner continues."""
-    return {model: nearest(log, model, recall) for model in living(log)}
-
-
 def living(log: Log) -> list[str]:
     """Return the models that were created and not deleted."""
     models: dict[str, bool] = {}

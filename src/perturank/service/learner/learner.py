@@ -15,11 +15,10 @@ from itertools import islice
 import numpy as np
 
 from perturank.parts.standardised import Scale
-from perturank.service.learner import checkpoint
 from perturank.service.learner.lead import Lead
-from perturank.service.learner.replay import recall_from
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Completed, State
+from perturank.service.learner.states import States
 from perturank.service.log import Log, Transaction, snapshots
 from perturank.service.log.changes import last_version
 from perturank.service.log.counters import LEARNED, UPDATE_SECONDS, UPDATES
@@ -45,7 +44,6 @@ from perturank.service.log.refusals import Missing
 from perturank.service.settings import Retention
 
 STATE_EVERY = 5000  # impressions between two stored states; a restart learns at most so many again
-FAR_BEHIND = 100_000  # records after which an idle model's state is stored again, to bound what a restart reads
 MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model per step; a backlog takes several steps, each with a version
 DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
 TAKING = (Changed, Deleted, Erased)  # these change which impressions wait to be learned
@@ -61,25 +59,34 @@ class Learner:
         self.log = log
         self._is_over = is_over  # called after each record, since a backlog takes long
         self._lead = Lead.take(log)
-        self.states = checkpoint.resume(log, recall_from(log))
-        # Every model's state contains the log up to this position.
-        self.position = min((state.at for state in self.states.values()), default=0)
-        self._stored = {model: (state.generation, state.learned) for model, state in self.states.items()}
-        self._stored_at = {model: state.at for model, state in self.states.items()}
-        self.progress = ProgressRecorder(self.states.values())
         self._housekeeper = Housekeeper(log, retention, self._lead.check)
+        self.states = States(log, self._lead.check, self._is_busy)
+        self._stored: dict[str, tuple[int, int]] = {}  # of each model the generation, and what it had learned
+        self._n_learned = 0  # by this learner
+        self.progress = ProgressRecorder()
         self.is_tidy = False  # nothing is left to learn or to delete
+
+    @property
+    def position(self) -> int:
+        """The position up to which the log was read."""
+        return self.states.position
 
     def catch_up(self) -> None:
         """Read the new records, and learn the batches among them."""
         for record in self.log.read(after=self.position):
-            state = self._state(record.model)
+            state = self.states[record.model]
+            now = state.generation, state.learned
+            self._stored.setdefault(state.model, now)
+            self.progress.resume(state)
             if record.position > state.at:  # another model's state may be older
                 self._take(state, record)
+                self._n_learned += state.learned_since(*now)
             self.progress.read(record)
-            self.position = record.position
-            if isinstance(record.entry, Batch) and self._n_since_stored(state) >= STATE_EVERY:
-                self.store(state)
+            self.states.position = record.position
+            self.states.note(state, record)
+            if isinstance(record.entry, Batch) and state.learned_since(*self._stored[state.model]) >= STATE_EVERY:
+                self._stored[state.model] = state.generation, state.learned
+                self.states.store(state)
             if self._is_over():
                 return
 
@@ -99,19 +106,20 @@ class Learner:
         self.catch_up()
         if self._is_over():
             return 0
-        n_before = self._n_learned()
+        n_before = self._n_learned
         if self._write_scales(holds):
             self.catch_up()
         if self._write_batches(holds):
             with self.progress.learning():
                 self.catch_up()
-        n = self._n_learned() - n_before
+        n = self._n_learned - n_before
         for state in list(self.states.values()):
             if state.unpublished:
                 self._publish(state, n)
-        self._store_idle_state()
         self._write_progress()
         self.tidy()
+        self.states.bound_what_a_restart_reads()
+        self.states.evict()
         return n
 
     def tidy(self) -> None:
@@ -134,13 +142,10 @@ class Learner:
         """Whether a model has batches of a fixed size, whose versions a client may wait for."""
         return any(state.spec is not None and state.spec.batch is not None for state in self.states.values())
 
-    def _state(self, model: str) -> State:
-        if model not in self.states:
-            self.states[model] = checkpoint.origin(self.log, model, recall_from(self.log))
-        return self.states[model]
-
-    def _n_learned(self) -> int:
-        return sum(state.learned for state in self.states.values())
+    def _is_busy(self, state: State) -> bool:
+        """Return whether a model has something to learn, to publish or to delete."""
+        is_learning = state.unpublished or bool(self._due(state)) or bool(state.scale_due)
+        return is_learning or self._housekeeper.is_busy(state)
 
     def _write_scales(self, holds: Callable[[State], bool]) -> bool:
         """Write the scales that enough impressions were shown for; return whether there was one."""
@@ -205,33 +210,9 @@ class Learner:
             transaction.remove(snapshots.state_name(state.model))
             transaction.remove(snapshots.next_name(state.model))
 
-    def store(self, state: State) -> None:
-        """Store the whole state, so that a restart need not begin at the first click."""
-        content, at = checkpoint.pack(state, self.position), self.position
-        with self.log.transaction() as transaction:
-            self._lead.check(transaction)
-            if transaction.find_model(state.model) is None:
-                return  # deleted meanwhile
-            transaction.store(snapshots.state_name(state.model), content)
-        self._stored[state.model], self._stored_at[state.model] = (state.generation, state.learned), at
-
-    def _store_idle_state(self) -> None:
-        """Store one state again that was last stored long ago: a restart reads the log from the oldest state on."""
-        for state in self.states.values():
-            at = self._stored_at.get(state.model, state.generation)
-            if state.ranker is not None and self.position - at >= FAR_BEHIND:
-                self._stored_at[state.model] = self.position  # even if the model was deleted
-                self.store(state)
-                break
-
     def close(self) -> None:
         """Store every state that has changed."""
-        for state in self.states.values():
-            if state.ranker is not None and self._n_since_stored(state) > 0:
-                self.store(state)
-
-    def _n_since_stored(self, state: State) -> int:
-        return state.learned_since(*self._stored.get(state.model, (0, 0)))
+        self.states.close()
 
     def _thin_out(self, transaction: Transaction, state: State, version: int) -> None:
         """Remove stored versions before this one is added; the last of a generation stays while it can be restored."""
@@ -306,12 +287,16 @@ class SourceCap:
 class ProgressRecorder:
     """Records in the counters how far the learner has read, learned and published."""
 
-    def __init__(self, states: Iterable[State]) -> None:
+    def __init__(self) -> None:
         self._at = 0  # of the last record read
         # Of each model, the records that complete impressions and that no version contains yet: position, time.
         self._waiting: dict[str, deque[tuple[int, int]]] = defaultdict(deque)
-        self._learned = {state.model: (state.generation, state.learned) for state in states}
+        self._learned: dict[str, tuple[int, int]] = {}
         self._seconds = 0.0
+
+    def resume(self, state: State) -> None:
+        """Note what a model had learned when its state was first loaded."""
+        self._learned.setdefault(state.model, (state.generation, state.learned))
 
     def read(self, record: Record) -> None:
         """Note a record."""

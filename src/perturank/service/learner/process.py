@@ -73,6 +73,7 @@ def learn(
 def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
     learner, precompiler = Learner(log, retention, stop.is_set), Precompiler()
     machine.look_for_garbage_seldom()
+    learner.states.load_one_of_each_kind()
     while not stop.is_set():
         if not once:
             learner.catch_up()
@@ -100,9 +101,6 @@ def _pause(learner: Learner, n: int) -> float:
     return pause if n < many else 0.0
 
 
-Kind = tuple[str, str, int, int, tuple[int, ...] | None]
-
-
 class Precompiler:
     """Compiles, in a thread of its own, the program that a model will need next."""
 
@@ -112,14 +110,14 @@ class Precompiler:
             tuple[str, int, bool], int
         ] = {}  # by model and program: how much it must have learned before another look
         self._thread: threading.Thread | None = None
-        self._awaited: Kind | None = None  # whose very next batch needs what is being compiled
+        self._awaited: tuple[object, ...] | None = None  # whose very next batch needs what is being compiled
 
     def holds(self, state: State) -> bool:
         """Return whether the model's next batch should wait: to compile its program twice at once takes twice as long.
 
         Other models learn meanwhile.
         """
-        return self.is_busy and self._awaited is not None and self._awaited == _kind(state)
+        return self.is_busy and state.spec is not None and self._awaited == state.spec.kind
 
     @property
     def is_busy(self) -> bool:
@@ -136,23 +134,17 @@ class Precompiler:
                 continue
             self._next[life] = state.learned + update.n_ahead(state.learned) // 2
             ranker = update.with_room_ahead(state.ranker, state.learned, state.spec.places)
-            program = update.shapes(ranker), _kind(state), state.has_rewards
+            program = update.shapes(ranker), state.spec.kind, state.has_rewards
             if program not in self._prepared:
                 self._prepared.add(program)
                 needed = update.with_room(state.ranker, 1, state.learned, state.spec.places)
-                self._awaited = _kind(state) if update.shapes(needed) == update.shapes(ranker) else None
+                self._awaited = state.spec.kind if update.shapes(needed) == update.shapes(ranker) else None
                 self._begin(ranker, state.spec.seed, state.spec.places, state.has_rewards)
                 return
 
     def _begin(self, ranker: Ranker, seed: int, places: int, with_rewards: bool) -> None:
         self._thread = threading.Thread(target=_prepare, args=(ranker, seed, places, with_rewards), daemon=True)
         self._thread.start()
-
-
-def _kind(state: State) -> Kind | None:
-    """Return what decides, beside the size of the history, which program learns."""
-    spec = state.spec
-    return None if spec is None else (spec.ranker, str(spec.settings), spec.n_features, spec.places, spec.columns)
 
 
 def _prepare(ranker: Ranker, seed: int, places: int, with_rewards: bool) -> None:

@@ -313,14 +313,20 @@ class Housekeeper:
         self._next: dict[str, Next] = {}
         self._gone: set[tuple[str, int]] = set()  # deleted models that are compacted, with where each ended
         self._deletions: dict[str, tuple[int, Iterator[int]]] = {}  # by model, with the record of the base
+        self._unfinished: set[str] = set()
         self._until = 0.0
+
+    def is_busy(self, state: State) -> bool:
+        """Return whether a look at this model would find something to do."""
+        is_looked_at = self._deletions.get(state.model, (-1,))[0] == state.compacted
+        return state.model in self._unfinished or not is_looked_at or state.erased > state.based
 
     def look(self, states: Sequence[State]) -> bool:
         """Do what is next for each of the models, all of which have read the log; return whether there is more."""
         now = max((state.when for state in states), default=0)
         self._until = time.monotonic() + SECONDS_TO_DELETE
-        more = [self._look_at(state, now) for state in states]
-        return any(more)
+        self._unfinished = {state.model for state in states if self._look_at(state, now)}
+        return bool(self._unfinished)
 
     def _look_at(self, state: State, now: int) -> bool:
         if state.erased > state.based and not state.unpublished:

@@ -63,9 +63,12 @@ class Spec(SpecRecord, frozen=True):
         return msgspec.structs.replace(self, settings=self.chosen_settings().as_dict())
 
     def start(self) -> Ranker:
-        """Return the ranker that has learned nothing, the same one every time."""
+        """Return the ranker that has learned nothing, the same one every time; models of equal specs share it."""
+        return _start_of(msgspec.msgpack.encode(self))
+
+    def _start(self) -> Ranker:
         width = self.width or self.n_features + self.is_standardised
-        inside = _start(self.ranker, self.chosen_settings(), width, self.seed)
+        inside = _start_inside(self.ranker, self.chosen_settings(), width, self.seed)
         if not self.is_standardised:
             return inside
         features = self.features or (Feature(""),) * self.n_features
@@ -97,7 +100,7 @@ class Spec(SpecRecord, frozen=True):
             return ranker
         inside, n = ranker.ranker, start.ranker.n_features
         if inside.n_features < n:
-            inside = widened(inside, n, partial(_start, self.ranker, self.chosen_settings()))
+            inside = widened(inside, n, partial(_start_inside, self.ranker, self.chosen_settings()))
         return ranker.behind(start, inside)
 
     def owned(self) -> dict[str, Any]:
@@ -108,6 +111,13 @@ class Spec(SpecRecord, frozen=True):
     def is_standardised(self) -> bool:
         """Whether the ranker stands behind a scale, which sees the prior as one more feature."""
         return self.scaling != "none"
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What decides, beside the size of a history, which compiled programs a model needs."""
+        names = None if self.features is None else tuple(feature.name for feature in self.features)
+        shape = self.n_features, self.places, self.is_standardised, self.prior_strength, self.columns, self.width
+        return self.ranker, str(self.settings), *shape, names
 
     @classmethod
     def other(cls, ranker: str, changes: Mapping[str, str], seed: int) -> Spec:
@@ -303,15 +313,20 @@ def _defaults(ranker: str, n_features: int) -> Settings:
     return settings.changed(memory=min(MEMORY, MEMORY_BYTES // bytes_of_a_pair))
 
 
+@lru_cache(maxsize=64)
+def _start_of(spec: bytes) -> Ranker:
+    return msgspec.msgpack.decode(spec, type=Spec)._start()
+
+
 @lru_cache(maxsize=32)  # making one compiles a program
-def _start(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranker:
+def _start_inside(ranker: str, settings: Settings, n_features: int, seed: int) -> Ranker:
     return published(ranker).make(n_features, streams(seed)[START], settings)
 
 
 @lru_cache(maxsize=32)  # it makes several rankers
 def _can_widen(ranker: str, settings: Settings, before: int, after: int) -> bool:
     """Return whether a ranker keeps what it has learned when it gets so many features instead of so many."""
-    start = partial(_start, ranker, settings)
+    start = partial(_start_inside, ranker, settings)
     return are_alike(start(before, 0), start(after, 0)) and can_widen(start)
 
 

@@ -30,7 +30,7 @@ from perturank.service.telemetry.logger import logger
 MOST_QUERIES = 25  # remembered of one model
 MOST_QUERY_BYTES = 4_000_000  # of their features
 
-ProgramKey = tuple[str, int, bool, int, tuple[int, ...]]
+ProgramKey = tuple[tuple[object, ...], bool, int]
 
 
 class BegunAnew(NamedTuple):
@@ -56,6 +56,11 @@ class LoadedModel:
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
     begun_anew: BegunAnew | None = None
+
+    @cached_property
+    def kind(self) -> tuple[object, ...]:
+        """What decides which programs it needs; models of one kind share them."""
+        return self.spec.kind
 
     @cached_property
     def is_limited(self) -> bool:
@@ -123,24 +128,34 @@ class LoadedModels:
         self._lock = threading.Lock()
         self._most = most_documents
         self._compiled: set[ProgramKey] = set()
+        self._unread: set[str] = set()  # models whose version is read when the first request asks for it
         self.recent = RecentQueries()
 
     def refresh(self) -> None:
         """Apply the new records of the log."""
         with self._lock:
-            changed = self._load() if self._position == 0 else set()
+            if self._position == 0:
+                self._load()
+            changed = set[str]()
             for record in self._log.control_records(self._position):
                 self._apply(record)
                 self._position = record.position
                 changed.add(record.model)
             for name in changed & self._models.keys():
-                before = self._models[name]
-                self._models[name] = after = _choose_version(self._log, before)
-                if after.fault is not None and after.fault != before.fault:
-                    logger.error("%s", after.fault)
+                if name in self._unread:
+                    self._models[name] = _expect_version(self._models[name])
+                else:
+                    self._read_version(name)
 
-    def _load(self) -> set[str]:
-        """Apply the log as it stands; of the versions, which may be millions, only the newest. Return the models."""
+    def _read_version(self, name: str) -> None:
+        """Read the version that a model should serve."""
+        before = self._models[name]
+        self._models[name] = after = _choose_version(self._log, before)
+        if after.fault is not None and after.fault != before.fault:
+            logger.error("%s", after.fault)
+
+    def _load(self) -> None:
+        """Apply the log as it stands; of the versions, which may be millions, only the newest."""
         end = self._log.tail()
         for record in self._log.control_records(kinds=(Changed, Deleted, Pinned, RolledBack)):
             if record.position <= end:
@@ -148,8 +163,8 @@ class LoadedModels:
         for name in self._models:
             for each in reversed(snapshots.newest(self._log, name, snapshots.KEPT, end)):
                 self._models[name] = _add_version(self._models[name], each)
-        self._position = end
-        return set(self._models)
+            self._models[name] = _expect_version(self._models[name])
+        self._position, self._unread = end, set(self._models)
 
     def _apply(self, record: Record) -> None:
         loaded = self._models.get(record.model)
@@ -192,13 +207,19 @@ class LoadedModels:
 
     def get(self, name: str) -> LoadedModel:
         """Return a model; refuse an unknown name."""
+        if name in self._unread:
+            with self._lock:
+                if name in self._unread and name in self._models:
+                    self._models[name] = replace(self._models[name], version=0)
+                    self._read_version(name)
+                self._unread.discard(name)
         loaded = self._models.get(name)
         if loaded is None:
             raise NotKnown(f"there is no model {name!r}", f"create it: PUT /v1/models/{name}")
         return loaded
 
     def all(self) -> list[LoadedModel]:
-        """Return the models in the order of their names."""
+        """Return the models in the order of their names; `get` reads the ranker of one that nobody has asked for."""
         models = self._models.copy()  # at once: another thread may delete one meanwhile
         return [models[name] for name in sorted(models)]
 
@@ -210,7 +231,8 @@ class LoadedModels:
 
     def uncompiled(self) -> Iterable[tuple[LoadedModel, int]]:
         """Yield the models and padded lengths that are still to be compiled, shortest first."""
-        todo = [(length, loaded) for loaded in self.all() for length in self.lengths(loaded.spec)]
+        kinds = {(loaded.kind, loaded.is_limited): loaded for loaded in reversed(self.all())}
+        todo = [(length, loaded) for loaded in reversed(kinds.values()) for length in self.lengths(loaded.spec)]
         for length, loaded in sorted(todo, key=lambda each: each[0]):
             if not self.is_compiled(loaded, length):
                 yield loaded, length
@@ -244,7 +266,7 @@ class LoadedModels:
 
 def program_key(loaded: LoadedModel, length: int) -> ProgramKey:
     """Return what decides which program draws a model's lists of this padded length: limits are compiled into it."""
-    return loaded.name, loaded.generation, loaded.is_limited, length, loaded.spec.layout
+    return loaded.kind, loaded.is_limited, length
 
 
 def _add_version(loaded: LoadedModel, new: PublishedVersion) -> LoadedModel:
@@ -260,6 +282,11 @@ def _add_version(loaded: LoadedModel, new: PublishedVersion) -> LoadedModel:
         published={version: published[version] for version in kept},
         published_at={version: published_at[version] for version in kept},
     )
+
+
+def _expect_version(loaded: LoadedModel) -> LoadedModel:
+    """Return the model with the number of the version that it serves, unless that is damaged."""
+    return replace(loaded, version=loaded.pinned or max(loaded.published, default=0))
 
 
 def _choose_version(log: Log, loaded: LoadedModel) -> LoadedModel:

@@ -20,6 +20,7 @@ from perturank.service.log.feedback import Status, close_windows, record_feedbac
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.records import (
     Changed,
+    Closed,
     Event,
     Impression,
     Record,
@@ -69,8 +70,18 @@ class Service:
         self._files = VersionFiles(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
-        for loaded in self.models.all():  # impressions of earlier processes
-            self.windows.note(loaded.name, self._tail)
+        for name in self._models_with_lists():  # impressions of earlier processes
+            self.windows.note(name, self._tail)
+
+    def _models_with_lists(self) -> list[str]:
+        """Return the models that may have impressions; logs of early versions have counted none."""
+        return [
+            loaded.name
+            for loaded in self.models.all()
+            if loaded.published
+            or self.log.counters((counters.TOTAL,), model=loaded.name)
+            or self.log.newest(loaded.name, Closed, 1)
+        ]
 
     def refresh(self) -> None:
         """Read what other processes wrote to the log."""
