@@ -34,7 +34,13 @@ RANK = st.fixed_dictionaries(
     },
 )
 FEEDBACK = st.fixed_dictionaries(
-    {"impression": st.text()}, optional={"clicks": st.lists(st.text(max_size=3)), "final": st.booleans()}
+    {"impression": st.text()},
+    optional={
+        "clicks": st.lists(st.text(max_size=3)),
+        "final": st.booleans(),
+        "events": st.lists(st.fixed_dictionaries({"id": st.text(max_size=3), "action": st.text(max_size=3)})),
+        "seen": st.integers(),
+    },
 )
 PIN = st.fixed_dictionaries({"version": st.integers()})
 PATHS = ["rank", "feedback", "explain", "pin", "rollback", "rank/batch", "feedback/batch", "file", ""]
