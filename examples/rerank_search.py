@@ -4,8 +4,8 @@
     python examples/rerank_search.py make --search http://127.0.0.1:9200/products --fields price rating
     python examples/rerank_search.py search "red shoes" --search http://127.0.0.1:9200/products --title name
 
-`make` makes a model of these fields, whose scale the service finds itself; made again with other fields, the model keeps
-what it has learned. `search` takes the engine's best, whose order is the prior: the ranker starts from it and
+`make` makes a model of these fields, whose scale the service finds itself; made again with other fields, it keeps what
+it has learned. `search` takes the engine's best, whose order is the prior: the ranker starts from it and
 departs from it as clicks teach it. Where the ranking service does not answer, the engine's own order is shown.
 Needs `perturank[service]`.
 """

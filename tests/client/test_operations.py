@@ -48,6 +48,8 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "feedback": ("x", []),
     "feedback_batch": ([],),
     "explain_impression": ("x",),
+    "patch_model": ("default", {}),
+    "restore": (1,),
     "delete_model": ("default",),
     "pin": (1,),
     "roll_back": (1,),
@@ -95,7 +97,7 @@ def test_every_route_but_the_endless_one_is_an_operation() -> None:
 
 def test_a_model_is_made_with_the_words_of_its_specification() -> None:
     parameters = inspect.signature(Operations.put_model).parameters
-    assert set(parameters) - {"self", "model"} == set(SpecRequest.__struct_fields__)
+    assert set(parameters) - {"self", "model", "begin_anew"} == set(SpecRequest.__struct_fields__)
 
 
 def test_lists_and_clicks(service: Service) -> None:
@@ -160,7 +162,8 @@ def test_models_versions_and_files(service: Service) -> None:
         assert (await client.pin(1, model="m"))["version"] == 1
         assert (await client.unpin(model="m"))["version"] == 2
         assert (await client.model("m"))["learned"] == 6
-        assert len(await client.file("m", history=False)) <= len(content := await client.file("m"))
+        content, short = await client.file("m"), await client.file("m", history=False)
+        assert len(short) <= len(content) + 8  # this ranker has no history; headers are padded to eight bytes
         assert (await client.roll_back(1, model="m"))["status"] == "accepted"
         assert (await client.put_file(content, model="m"))["status"] == "accepted"
         assert (await client.erase("somebody", model="m"))["position"] > 0

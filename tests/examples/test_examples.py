@@ -77,8 +77,7 @@ def test_a_search_engines_top_is_ranked_again_and_the_click_is_learned(serving: 
     made = typed("make", "--fields", "price", "about.rating")
     assert made.stdout == "model 'products' has score, price, about.rating\n", made.stderr
     with serving.client() as client:
-        price = client.model("products")["spec"]["features"][1]
-        assert price == {"name": "price", "shift": 38.5, "scale": 22.3, "missing": 0.0}
+        assert client.model("products")["spec"]["features"][1] == {"name": "price"}
         done = typed("search", "red shoes", "--title", "name", clicks="2\n")
         assert done.returncode == 0, done.stderr
         titles = [re.sub("  .*", "", line[3:]) for line in done.stdout.splitlines()[:3]]

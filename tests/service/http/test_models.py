@@ -55,7 +55,7 @@ def test_a_model_is_made_read_changed_and_deleted(http: TestClient, made: Any) -
     assert http.put("/v1/models/m", json=SPEC).json() == made
     changed = http.put("/v1/models/m", json=SPEC | {"window": 5.0})
     assert (changed.status_code, changed.json()["generation"]) == (200, made["generation"])
-    anew = http.put("/v1/models/m", json=SPEC | {"settings": {"learning_rate": 0.5}})
+    anew = http.put("/v1/models/m?begin_anew=true", json=SPEC | {"settings": {"learning_rate": 0.5}})
     assert anew.status_code == 201
     assert anew.json()["generation"] > made["generation"]
     assert [each["model"] for each in http.get("/v1/models").json()["models"]] == ["m"]
@@ -295,7 +295,7 @@ def test_a_model_that_becomes_another_while_its_file_is_read_does_not_take_it(
     content, read = http.get("/v1/models/m/file").content, storage.unpacked
 
     def meanwhile(*arguments: Any) -> Any:
-        service.put("m", SpecRequest(n_features=5, ranker="random", places=4))
+        service.put("m", SpecRequest(n_features=5, ranker="random", places=4), begin_anew=True)
         return read(*arguments)
 
     monkeypatch.setattr(storage, "unpacked", meanwhile)
@@ -364,7 +364,7 @@ def test_a_schema_that_reads_alike_keeps_what_was_learned(http: TestClient, made
     named[4]["missing"] = 0.0  # type: ignore[assignment]
     assert http.put("/v1/models/m", json=SPEC | {"features": named}).status_code == 200
     more = [*named, {"name": "f", "missing": 0.0}]
-    assert http.put("/v1/models/m", json=SPEC | {"features": more, "n_features": 6}).status_code == 201
+    assert http.put("/v1/models/m", json=SPEC | {"features": more, "n_features": 6}).status_code == 409
 
 
 def test_a_damaged_version_gives_way_to_the_one_before_it(

@@ -228,7 +228,7 @@ def test_feedback_that_makes_no_sense_is_refused(http: TestClient) -> None:
 
 def test_named_features_are_scaled_and_may_be_missing(http: TestClient) -> None:
     named = [{"name": n, "shift": 1.0, "scale": 2.0} for n in "abcd"] + [{"name": "e", "missing": 0.5}]
-    assert http.put("/v1/models/m", json=SPEC | {"features": named}).status_code == 201
+    assert http.put("/v1/models/m?begin_anew=true", json=SPEC | {"features": named}).status_code == 201
     full = {"a": 1, "b": 1, "c": 1, "d": 3}
     assert rank(http, documents=[{"id": "x", "features": full}])["ranking"] == [{"id": "x", "certain": True}]
     lacking = rank(http, 422, documents=[{"id": "x", "features": {"a": 1, "b": 1, "c": 1}}])
@@ -335,7 +335,7 @@ def test_what_is_not_in_the_log_is_not_explained(http: TestClient, service: Serv
     assert "recent is 'x'" in why(422, recent="x")
     gone = sign_id(new_id(0), "m", service.log.secret)
     assert "compacted, erased, or never kept" in why(404, impression=gone)
-    assert http.put("/v1/models/m", json=SPEC | {"n_features": 3}).status_code == 201
+    assert http.put("/v1/models/m?begin_anew=true", json=SPEC | {"n_features": 3}).status_code == 201
     assert "before the model began anew" in why(404, impression=name)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 from helpers import small
@@ -23,7 +24,8 @@ def growing(name: str) -> dict[str, Any]:
 
 def spec(name: str) -> Spec:
     settings = small.settings(name, **growing(name)).as_dict()
-    return checked_spec(SpecRequest(n_features=small.N_FEATURES, ranker=name, settings=settings, places=small.PLACES))
+    n, k = small.N_FEATURES, small.PLACES
+    return checked_spec(SpecRequest(n_features=n, ranker=name, settings=settings, places=k, scaling="none"))
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.rankers()))
@@ -31,6 +33,12 @@ def test_a_file_of_any_ranker_that_has_learned_is_taken_to_the_last_bit(name: st
     ranker = small.learned(name, **growing(name))
     file = changes.read_ranker_file("m", spec(name), snapshots.state_bytes(ranker))
     assert small.same_bits(snapshots.ranker_of(file.content, "it", spec(name))[0], ranker)
+
+
+def test_a_file_without_a_schema_is_refused_by_a_model_that_scales_its_features() -> None:
+    standardises = msgspec.structs.replace(spec("p2linrank"), scaling="auto")
+    with pytest.raises(Refused, match="the file has no schema, and the model's scaling is auto; put it into a model"):
+        changes.read_ranker_file("m", standardises, snapshots.state_bytes(small.learned("p2linrank")))
 
 
 def test_a_file_of_another_class_is_refused_by_its_name_and_one_of_other_settings_by_those() -> None:
