@@ -159,6 +159,8 @@ def test_models_versions_and_files(service: Service) -> None:
         service.refresh()
         listed = await client.versions("m")
         assert [each["version"] for each in listed["versions"]] == [2, 1]
+        assert [each["version"] for each in (await client.versions("m", limit=1))["versions"]] == [2]
+        assert [each["version"] for each in (await client.versions("m", before=2))["versions"]] == [1]
         assert (await client.pin(1, model="m"))["version"] == 1
         assert (await client.unpin(model="m"))["version"] == 2
         assert (await client.model("m"))["learned"] == 6

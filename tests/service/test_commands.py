@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from perturank import storage
 from perturank.cli import app
+from perturank.service.learner.learner import Learner
 from perturank.service.log import snapshots
 from perturank.service.log.records import Compacted, Impression
 from perturank.service.log.sqlite import SqliteLog
@@ -52,7 +53,7 @@ def test_a_model_that_is_not_what_the_log_says_is_told_by_the_exit_code(url: str
     log.close()
     done = run("replay", "--log", f"sqlite:///{path}", "--verify")
     assert done.exit_code == 1
-    assert "is not what the log makes of the model" in done.stderr
+    assert "is not what the log makes of model 'default'" in done.stderr
     assert run("log", "verify", "--log", f"sqlite:///{path}").exit_code == 1
 
 
@@ -153,3 +154,16 @@ def test_mistakes_are_one_line(url: str, tmp_path: Path) -> None:
         done = run(*words)
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert done.stderr.startswith("error: ")
+
+
+def test_verify_without_a_model_checks_all_models(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    generations = {model: created(log, model) for model in ("a", "b", "new")}
+    for model in ("a", "b"):
+        lived(log, spec(), 2, 0, model, generations[model])
+    Learner(log).step()
+    log.close()
+    done = run("replay", "--log", f"sqlite:///{tmp_path}/log.db", "--verify")
+    assert done.exit_code == 0
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["model"], each["same_bits"]) for each in said] == [("a", True), ("b", True), ("new", None)]

@@ -39,7 +39,7 @@ def learn(
 ) -> None:
     """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
     machine.pin_threads(threads)
-    from perturank.service.learner import process
+    from perturank.service.learner import checkpoint, process
     from perturank.service.log import open_log
 
     if not once:
@@ -48,15 +48,18 @@ def learn(
     opened = open_log(log)
     try:
         finished = process.learn(opened, once=once, with_parent=with_parent, retention=retention)
+        if once and finished is not None:
+            for name in checkpoint.living(opened):
+                state = finished.states[name]
+                to_programs({"model": name, "version": state.version, "learned": state.learned})
     finally:
         opened.close()
-    if once and finished is not None:
-        for name, state in finished.states.items():
-            to_programs({"model": name, "version": state.version, "learned": state.learned})
 
 
 def replay(
-    model: Annotated[str, typer.Option(help="The model to rebuild.")] = "default",
+    model: Annotated[
+        str | None, typer.Option(help="The model to rebuild; by default `default`, and with --verify all.")
+    ] = None,
     log: LogUrl = DEFAULT_LOG,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare every version; exit code 1: bits differ, 3: no version.")
@@ -81,6 +84,7 @@ def replay(
     if with_parent:
         children.stay_with_parent()
     machine.pin_threads(threads)
+    from perturank.service.learner import checkpoint
     from perturank.service.log import open_log
     from perturank.service.log.refusals import Refused
     from perturank.service.log.spec import Spec
@@ -93,11 +97,16 @@ def replay(
         raise BadInput("--set changes another ranker", "name it with --ranker")
     try:
         with contextlib.closing(open_log(log)) as opened:
+            every = checkpoint.living(opened) if verify and model is None and out is None else []
+            one = model or "default"
             if version is not None:
-                _write_version(opened, model, version, out)
+                _write_version(opened, one, version, out)
             else:
                 instead = None if ranker is None else Spec.other(ranker, named_values(changes or []), seed)
-                _write_replayed(opened, model, at, instead, verify, out)
+                codes = [_write_replayed(opened, each, at, instead, verify, out) for each in every or [one]]
+                # One that differs counts before those that have no version yet.
+                if 1 in codes or all(codes):
+                    raise typer.Exit(1 if 1 in codes else max(codes))
     except Refused as refused:
         if not with_parent:
             raise
@@ -119,8 +128,8 @@ def _write_version(opened: Log, model: str, version: int, out: Path | None) -> N
 
 def _write_replayed(
     opened: Log, model: str, at: int | None, instead: Spec | None, verify: bool, out: Path | None
-) -> None:
-    """Follow the log to a position or to its end, and say what was met; what differs is told by the exit code."""
+) -> int:
+    """Follow the log to a position or to its end, and say what was met; return the exit code."""
     from perturank.service.learner import replay as replays
     from perturank.service.log import snapshots
 
@@ -140,11 +149,12 @@ def _write_replayed(
     to_programs(said | {"begins": report.begins} | (same if verify else {}), beside=out == STDOUT)
     if verify and not whole:
         which = "the newest version" if report.differs is None else f"version {report.differs}"
-        typer.echo(f"{which} is not what the log makes of the model", err=True)
-        raise typer.Exit(1)
+        typer.echo(f"{which} is not what the log makes of model {model!r}", err=True)
+        return 1
     if verify and report.checked == 0:
         typer.echo(f"nothing was compared: the log holds no version of model {model!r} yet", err=True)
-        raise typer.Exit(NOTHING_COMPARED)
+        return NOTHING_COMPARED
+    return 0
 
 
 def _write(content: bytes, out: Path) -> None:

@@ -267,9 +267,11 @@ class Operations:
         return Call("DELETE", of_model(model), harmless=False)  # somebody may have made it again meanwhile
 
     @Operation
-    def versions(self, model: str = DEFAULT) -> Call[Versions]:
-        """Return the versions of a model, newest first."""
-        return Call("GET", of_model(model, "/versions"))
+    def versions(self, model: str = DEFAULT, *, limit: int | None = None, before: int | None = None) -> Call[Versions]:
+        """Return the versions of a model, newest first: at most `limit`, and only those `before` a number."""
+        asked = {"limit": limit, "before": before}
+        query = {name: str(value) for name, value in asked.items() if value is not None}
+        return Call("GET", of_model(model, "/versions"), query=query)
 
     @Operation
     def pin(self, version: int, *, model: str = DEFAULT) -> Call[Described]:

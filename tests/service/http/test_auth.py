@@ -152,3 +152,9 @@ def test_a_file_that_is_no_text_is_refused(file: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="is no file of keys"):
         read_keys(file)
+
+
+def test_a_key_of_one_model_is_told_why_it_cannot_read_what_concerns_all(tmp_path: Path) -> None:
+    secret = add_key(tmp_path / "keys", "shop", ("serve",), ("m",))
+    with pytest.raises(Forbidden, match="bound to the models m, and this request concerns all models"):
+        Keyring(tmp_path / "keys", rate=1000).admit(f"Bearer {secret}", "serve", None)

@@ -4,10 +4,13 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
+import pytest
 from starlette.testclient import TestClient
 
-from perturank.service.http.decoding import LARGE, offload
+from perturank.service.http.decoding import LARGE, decoded, offload
+from perturank.service.log.refusals import Refused
 from perturank.service.serving.service import Service
+from perturank.wire.requests import Rank
 
 
 def test_large_bodies_are_decoded_beside_the_event_loop() -> None:
@@ -35,3 +38,9 @@ def test_a_body_that_is_no_request_is_refused_with_the_reason(http: TestClient) 
         answer = http.post("/v1/models/m/rank", content=content)
         assert (answer.status_code, answer.json()["title"]) == (422, "the body cannot be understood")
         assert says in answer.json()["detail"]
+
+
+def test_a_mode_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    with pytest.raises(Refused) as refused:
+        decoded(b'{"documents": [], "mode": "guess"}', Rank, False)
+    assert "one of learn, exploit, shadow" in refused.value.remedy

@@ -15,12 +15,28 @@ def note(recent: RecentQueries, query: str, rows: int = 2, model: str = "m") -> 
     recent.note(model, query, [str(i) for i in range(rows)], np.zeros((rows, 100), np.float32), None)
 
 
-def test_the_last_queries_are_kept_newest_first() -> None:
-    recent = RecentQueries()
-    for number in range(MOST_QUERIES + 5):
-        note(recent, f"query {number}")
+def test_a_sample_of_the_last_hour_is_kept_newest_first() -> None:
+    now = [0.0]
+    recent = RecentQueries(lambda: now[0])
+    for number in range(2000):
+        note(recent, str(number))
+        now[0] += 1.0
     kept = recent.of("m")
-    assert [each.query for each in kept] == [f"query {number}" for number in range(MOST_QUERIES + 4, 4, -1)]
+    numbers = [int(each.query or "") for each in kept]
+    assert len(numbers) == MOST_QUERIES
+    assert numbers == sorted(numbers, reverse=True)
+    assert min(numbers) < 1000 < max(numbers)  # the last 25 alone would be gone within seconds
+    newest = recent.newest("m")
+    assert newest is not None
+    assert newest.query == "1999"
+    now[0] += 3600.0
+    note(recent, "an hour later")
+    assert [each.query for each in recent.of("m")] == ["an hour later"]
+    now[0] = 0.0
+    recent.forget("m")
+    for number in range(5):
+        note(recent, str(number))
+    kept = recent.of("m")
     assert recent.get("m", kept[3].number) is kept[3]
     assert recent.of("other") == []
 

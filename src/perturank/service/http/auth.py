@@ -126,6 +126,9 @@ class Keyring:
         self._look(self._file)
         key = self._found(authorization, address)
         self._count(f"key {key.name!r}")
+        if model is None and key.models is not None:
+            bound = f"key {key.name!r} is bound to the models {', '.join(key.models)}"
+            raise Forbidden(f"{bound}, and this request concerns all models", "use a key that is bound to no model")
         if not key.allows(scope, model):
             raise Forbidden(f"key {key.name!r} may not do this", f"use one with the scope {scope!r} for this model")
         return key

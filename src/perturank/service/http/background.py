@@ -124,8 +124,8 @@ class Sampler:
     def sample(self) -> None:
         """Sample one query of every model that has a new one since the last call."""
         for loaded in self._service.models.all():
-            newest = next((asked for asked in self._recent.of(loaded.name) if len(asked.ids) > 1), None)
-            if newest is None or newest.number == self._looked.get(loaded.name):
+            newest = self._recent.newest(loaded.name)
+            if newest is None or len(newest.ids) < 2 or newest.number == self._looked.get(loaded.name):
                 continue
             self._looked[loaded.name] = newest.number
             if newest.features.shape[1] != loaded.spec.n_features or not isinstance(loaded.ranker, CertainOrders):

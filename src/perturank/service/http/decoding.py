@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import anyio.to_thread
 import msgspec
@@ -21,7 +21,7 @@ from perturank.service.log.refusals import Refused, TooLarge, TooSlow
 from perturank.service.log.spec import Spec
 from perturank.service.settings import ServeSettings
 from perturank.wire.requests import Document
-from perturank.wire.specification import Feature
+from perturank.wire.specification import Feature, Mode, Scaling
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -74,7 +74,14 @@ def decoded(body: bytes, kind: type[T], binary: bool) -> T:
     try:
         return msgspec.msgpack.decode(body, type=kind) if binary else msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused("the body cannot be understood", str(error)) from None
+        raise Refused("the body cannot be understood", f"{error}{_allowed(str(error))}") from None
+
+
+def _allowed(error: str) -> str:
+    """Return which values a field may have whose value is none of them."""
+    field = error.rpartition(".")[2].rstrip("`")
+    values = {"mode": Mode, "scaling": Scaling}.get(field)
+    return f": one of {', '.join(get_args(values))}" if error.startswith("Invalid enum value") and values else ""
 
 
 async def offload(body: bytes, make: Callable[[], T]) -> T:

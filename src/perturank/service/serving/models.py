@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import random
 import subprocess
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from perturank.service.serving.sampling import ListProgram, padded_length, sampl
 from perturank.service.telemetry.logger import logger
 
 MOST_QUERIES = 25  # remembered of one model
+SECONDS_REMEMBERED = 3600.0
 MOST_QUERY_BYTES = 4_000_000  # of their features
 
 ProgramKey = tuple[tuple[object, ...], bool, int]
@@ -85,10 +86,16 @@ class RecentQuery(NamedTuple):
 
 
 class RecentQueries:
-    """The last queries of each model, for the inspector."""
+    """A sample of each model's queries of the last hour, for the inspector, and the newest one.
 
-    def __init__(self) -> None:
-        self._queries: dict[str, deque[RecentQuery]] = {}
+    Of n queries in an hour each is kept with about the same probability, so that one that is looked at stays.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._random = clock, random.Random()
+        self._queries: dict[str, list[tuple[float, RecentQuery]]] = {}
+        self._newest: dict[str, RecentQuery] = {}
+        self._counts: dict[str, tuple[float, float]] = {}  # queries of about the last hour, and when it was counted
         self._numbers = itertools.count(1)
 
     def note(
@@ -97,14 +104,27 @@ class RecentQueries:
         """Remember a query, unless its features alone exceed the limit."""
         if features.nbytes > MOST_QUERY_BYTES:
             return
-        queries = self._queries.get(model) or self._queries.setdefault(model, deque(maxlen=MOST_QUERIES))
-        queries.append(RecentQuery(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior))
-        while sum(map(attrgetter("features.nbytes"), queries)) > MOST_QUERY_BYTES:
-            queries.popleft()
+        asked = RecentQuery(next(self._numbers), time.time_ns() // 1_000_000, query, ids, features, prior)
+        now, (n, at) = self._clock(), self._counts.get(model, (0.0, 0.0))
+        n = 1 + n * math.exp((at - now) / SECONDS_REMEMBERED)
+        self._newest[model], self._counts[model] = asked, (n, now)
+        kept = [each for each in self._queries.get(model, ()) if now - each[0] < SECONDS_REMEMBERED]
+        if len(kept) >= MOST_QUERIES:
+            if self._random.random() * n >= MOST_QUERIES:
+                return
+            del kept[self._random.randrange(len(kept))]
+        kept.append((now, asked))
+        while sum(each.features.nbytes for _, each in kept) > MOST_QUERY_BYTES:
+            del kept[0]
+        self._queries[model] = kept
+
+    def newest(self, model: str) -> RecentQuery | None:
+        """Return the model's last query; None: there was none."""
+        return self._newest.get(model)
 
     def of(self, model: str) -> list[RecentQuery]:
         """Return the model's queries, newest first."""
-        return list(self._queries.get(model, ()))[::-1]
+        return [each for _, each in self._queries.get(model, ())][::-1]
 
     def get(self, model: str, number: int) -> RecentQuery:
         """Return the query of this number."""
@@ -115,7 +135,8 @@ class RecentQueries:
 
     def forget(self, model: str) -> None:
         """Forget the queries of a model."""
-        self._queries.pop(model, None)
+        for kept in (self._queries, self._newest, self._counts):
+            kept.pop(model, None)
 
 
 class LoadedModels:
