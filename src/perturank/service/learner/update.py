@@ -36,6 +36,8 @@ from perturank.wire.specification import MOST_IN_A_BATCH
 
 AT_ONCE = MOST_IN_A_BATCH  # impressions to a compiled call, and to a fit; fewer are padded
 LEAST_ROOM = 1000  # impressions
+# XLA's newer code generator takes nearly twice as long to compile the loop, which then runs no faster.
+LIGHT = {"xla_cpu_use_fusion_emitters": False}
 
 
 class Clicked(NamedTuple):
@@ -162,7 +164,7 @@ def shapes(ranker: Ranker) -> tuple[tuple[int, ...], ...]:
     return tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
 
 
-@eqx.filter_jit
+@eqx.filter_jit(compiler_options=LIGHT)
 def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: np.int32, recalls: bool) -> Ranker:
     """Learn the first n of the stacked interactions with one fit, with the keys of a simulation's rounds."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, learned + i + 1))(jnp.arange(AT_ONCE))
