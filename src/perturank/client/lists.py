@@ -46,10 +46,11 @@ class ShownList:
     certain: list[bool]
     propensity: float | None
     version: int
+    fallback: bool = False  # the caller's own order: the model's program is still being compiled
 
     @classmethod
     def of(cls, answer: Any) -> ShownList:
         """Return the list that an answer holds."""
         found = msgspec.convert(answer, RankedList)
         ids, certain = [each.id for each in found.ranking], [each.certain for each in found.ranking]
-        return cls(found.impression, ids, certain, found.propensity, found.version)
+        return cls(found.impression, ids, certain, found.propensity, found.version, found.fallback)

@@ -286,7 +286,7 @@ class Operations:
 
     @Operation
     def ready(self) -> Call[Readiness]:
-        """Return whether every list is answered at once, and what is wrong."""
+        """Return whether every list is drawn by its model, and what is wrong."""
         return Call("GET", "/readyz", answers=(503,))
 
     @Operation

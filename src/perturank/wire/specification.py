@@ -12,6 +12,7 @@ MOST_FEATURES = 10_000
 MOST_IN_A_BATCH = 64
 
 Mode = Literal["learn", "exploit", "shadow"]
+ShownMode = Literal["learn", "exploit", "shadow", "own"]  # own: the caller's order, while nothing was compiled
 Chance = Literal["machine", "seeded"]
 Scaling = Literal["auto", "query", "none"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -49,7 +48,7 @@ class ListEndpoints:
 
     def __init__(self, service: Service, metrics: Metrics) -> None:
         self._service, self._metrics, self._recent = service, metrics, service.models.recent
-        # Lists that wait for the compiler have threads of their own: the common ones are needed to read the log.
+        # Simulations wait for the compiler, in threads of their own: the common ones are needed to read the log.
         self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
 
     async def rank(self, request: Request) -> Response:
@@ -174,19 +173,28 @@ class ListEndpoints:
         self._recent.note(loaded.name, asks.query, ids, features, prior)
         shown = await self._drawn(*parsed)
         documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
-        return RankedList(shown.impression, documents, shown.propensity, shown.version)
+        return RankedList(shown.impression, documents, shown.propensity, shown.version, shown.fallback)
 
     async def _drawn(
         self, loaded: LoadedModel, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
     ) -> ServedList:
-        def draw() -> Future[ServedList]:
-            return self._service.rank(
-                loaded, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source, draw=asks.draw
-            )
-
+        draw = partial(
+            self._service.rank,
+            loaded,
+            ids,
+            features,
+            prior,
+            top=asks.top,
+            mode=asks.mode,
+            source=asks.source,
+            draw=asks.draw,
+        )
         length = padded_length(len(ids), loaded.spec.places)
         if self._service.models.is_compiled(loaded, length):  # takes a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
+        if loaded.spec.chance != "seeded":
+            self._service.models.want(loaded, length)
+            return await asyncio.wrap_future(draw(fallback=True))
         future = await anyio.to_thread.run_sync(draw, limiter=self._compiling)
         self._service.models.note_compiled(loaded, length)
         return await asyncio.wrap_future(future)

@@ -34,7 +34,7 @@ from perturank.service.log.records import (
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.log.spec import CAP_AMONG, Spec
-from perturank.wire.specification import Mode
+from perturank.wire.specification import ShownMode
 
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
 MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them it is final
@@ -50,7 +50,7 @@ class OpenImpression(msgspec.Struct, array_like=True, gc=False):
     since: int  # position of the first record about it
     clicks: frozenset[str] = frozenset()
     final: bool = False
-    mode: Mode | None = None  # None: the impression is not known yet
+    mode: ShownMode | None = None  # None: the impression is not known yet
     source: bytes | None = None  # sealed
 
 
@@ -61,7 +61,7 @@ class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     since: int  # the first record about it
     position: int  # of the impression itself
     name: bytes
-    mode: Mode
+    mode: ShownMode
     source: bytes | None  # sealed; None: nobody in particular
     clicks: frozenset[str]
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from perturank.service.log import exploration_cost
 from perturank.service.log.records import Impression
+from perturank.wire.specification import ShownMode
 
 PROGRESS, TOTAL, MINUTE, HOUR = -1, 0, 60, 3600  # the seconds of a period; the first two have no end
 MINUTES_KEPT, HOURS_KEPT = 180, 720
@@ -202,7 +203,7 @@ def by_place(amounts: Mapping[str, float]) -> list[dict[str, int]]:
 def summary(amounts: Mapping[str, float]) -> dict[str, Any]:
     """Return counts, means and shares of these counters; None where there is nothing to divide by."""
     return {
-        "lists": {mode: int(amounts.get(LISTS + mode, 0)) for mode in ("learn", "exploit", "shadow")},
+        "lists": {mode: int(amounts.get(LISTS + mode, 0)) for mode in get_args(ShownMode)},
         "feedback": {status: int(amounts.get(FEEDBACK + status, 0)) for status in ("recorded", "early", "late")},
         "clicks": int(sum(_numbered(amounts, CLICK).values())),
         "certain_places": _ratio(amounts, CERTAIN, PLACES),

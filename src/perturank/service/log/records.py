@@ -18,7 +18,7 @@ import numpy as np
 
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
-from perturank.wire.specification import Mode
+from perturank.wire.specification import ShownMode
 
 LEVEL = 1  # of compression; more takes three times as long for a few percent
 CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
@@ -46,7 +46,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
     generation: int
     version: int
-    mode: Mode
+    mode: ShownMode
     ids: list[str]
     log_propensity: float | None
     packed: bytes  # features, prior and memo: see `packed` below

@@ -116,7 +116,8 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None) -> Spec:
         chosen = chosen.changed(**request.settings)
     except BadInput as error:
         raise Refused(str(error), "see `perturank rankers` for what there is") from None
-    _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
+    if chosen != _defaults(_default_ranker(request.n_features), request.n_features):  # which always fits
+        _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
     scaling = request.scaling or ("auto" if existing is None else existing.scaling)
     if request.features is not None:
         _check_features(request.features, request.n_features)

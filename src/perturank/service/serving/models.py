@@ -40,8 +40,8 @@ class LoadedModel:
     name: str
     spec: Spec
     generation: int
-    ranker: Ranker
-    version: int = 0  # the served version; 0: nothing is learned yet
+    learned: Ranker | None = None  # None: nothing is learned yet
+    version: int = 0  # the served version
     pinned: int | None = None
     published: dict[int, Snapshot] = field(default_factory=dict)  # served, pinned and the newest
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
@@ -51,6 +51,11 @@ class LoadedModel:
     def is_limited(self) -> bool:
         """Whether its spec limits exploration."""
         return self.spec.is_limited
+
+    @cached_property
+    def ranker(self) -> Ranker:
+        """The served ranker; one that has learned nothing is made here, which may compile a program."""
+        return self.spec.start() if self.learned is None else self.learned
 
     @cached_property
     def program(self) -> ListProgram:
@@ -113,6 +118,7 @@ class LoadedModels:
         self._lock = threading.Lock()
         self._most = most_documents
         self._compiled: set[ProgramKey] = set()
+        self._wanted: set[ProgramKey] = set()
         self.recent = RecentQueries()
 
     def refresh(self) -> None:
@@ -148,7 +154,7 @@ class LoadedModels:
                 if loaded is not None and generation == loaded.generation:
                     self._models[record.model] = replace(loaded, spec=spec)
                 else:
-                    self._models[record.model] = LoadedModel(record.model, spec, record.position, spec.start())
+                    self._models[record.model] = LoadedModel(record.model, spec, record.position)
             case Deleted():
                 self._models.pop(record.model, None)
                 self.recent.forget(record.model)
@@ -182,12 +188,17 @@ class LoadedModels:
         first = padded_length(1, spec.places)
         return [SMALLEST_BUCKET << i for i in range(24) if first <= SMALLEST_BUCKET << i <= most]
 
-    def uncompiled(self) -> Iterable[tuple[LoadedModel, int]]:
-        """Yield the models and padded lengths that are still to be compiled, shortest first."""
-        todo = [(length, loaded) for loaded in self.all() for length in self.lengths(loaded.spec)]
-        for length, loaded in sorted(todo, key=lambda each: each[0]):
-            if not self.is_compiled(loaded, length):
-                yield loaded, length
+    def uncompiled(self, *, only_wanted: bool = False) -> Iterable[tuple[LoadedModel, int]]:
+        """Yield the models and padded lengths that are still to be compiled: the wanted ones, then the shortest."""
+        every = [(loaded, length) for loaded in self.all() for length in self.lengths(loaded.spec)]
+        todo = [(program_key(*each) not in self._wanted, each) for each in every if not self.is_compiled(*each)]
+        for is_unwanted, each in sorted(todo, key=lambda one: (one[0], one[1][1])):
+            if not (is_unwanted and only_wanted):
+                yield each
+
+    def want(self, loaded: LoadedModel, length: int) -> None:
+        """Let this padded length be compiled before others: a list of it was asked for."""
+        self._wanted.add(program_key(loaded, length))
 
     def is_compiled(self, loaded: LoadedModel, length: int) -> bool:
         """Return whether a list of this padded length is answered at once."""
@@ -196,6 +207,7 @@ class LoadedModels:
     def note_compiled(self, loaded: LoadedModel, length: int) -> None:
         """Note that a list of this padded length has been drawn."""
         self._compiled.add(program_key(loaded, length))
+        self._wanted.discard(program_key(loaded, length))
 
     def prepare(self, name: str, spec: Spec, lengths: Iterable[int]) -> None:
         """Compile these lengths before a new spec is served under which the model keeps what it has learned."""
@@ -245,10 +257,10 @@ def _choose_version(log: Log, loaded: LoadedModel) -> LoadedModel:
         if version == loaded.version:
             return replace(loaded, fault=fault)
         try:
-            return replace(loaded, ranker=_load_ranker(log, loaded, version), version=version, fault=fault)
+            return replace(loaded, learned=_load_ranker(log, loaded, version), version=version, fault=fault)
         except BadInput as error:
             fault = fault or str(error)
-    return replace(loaded, ranker=loaded.spec.start(), version=0, fault=fault) if fault else loaded
+    return replace(loaded, learned=None, version=0, fault=fault) if fault else loaded
 
 
 def _load_ranker(log: Log, loaded: LoadedModel, version: int) -> Ranker:

@@ -48,6 +48,7 @@ class ServedList:
     propensity: float | None
     version: int
     position: int  # of the impression in the log
+    fallback: bool = False  # the caller's own order, since no program was compiled
 
 
 class Service:
@@ -95,8 +96,16 @@ class Service:
         if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.models:
             request = wanted()
             if request is not None:
-                self.put(DEFAULT, request, only_new=True)
+                self._create_default(request)
         return self.models.get(name)
+
+    def _create_default(self, request: SpecRequest) -> None:
+        """Create the default model unless another process has; its ranker, which compiles, is made behind the list."""
+        spec = checked_spec(request)
+        self.committer.submit(
+            lambda transaction: changes.put(transaction, DEFAULT, spec, only_new=True),
+        ).result()
+        self.refresh()
 
     def rank(
         self,
@@ -109,28 +118,34 @@ class Service:
         mode: Mode = "learn",
         source: str | None = None,
         draw: int | None = None,
+        fallback: bool = False,
     ) -> Future[ServedList]:
-        """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key."""
+        """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key.
+
+        `fallback`: nothing is drawn, and the list is the caller's own order.
+        """
         top = loaded.spec.places if top is None else top
-        drawn = sampling.sample_list(loaded.program, features, prior, top, draw=draw)
-        rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
-        certain = drawn.certain if mode == "learn" else [True] * len(rows)
-        log_propensity = drawn.log_propensity if mode == "learn" else 0.0
+        own = _own(len(ids), prior, top)
+        drawn = None if fallback else sampling.sample_list(loaded.program, features, prior, top, draw=draw)
+        explores = drawn if mode == "learn" else None
+        rows = own if drawn is None else {"learn": drawn.order, "exploit": drawn.best, "shadow": own}[mode]
+        certain = [True] * len(rows) if explores is None else explores.certain
+        log_propensity = 0.0 if explores is None else explores.log_propensity
         entry = Impression(
             loaded.generation,
             loaded.version,
-            mode,
+            "own" if drawn is None else mode,
             [ids[row] for row in rows],
             log_propensity,
             b"",
             source,
-            [ids[row] for row in drawn.order] if mode == "shadow" else None,
-            drawn.agreed if mode == "learn" else None,
+            None if drawn is None or mode != "shadow" else [ids[row] for row in drawn.order],
+            None if explores is None else explores.agreed,
         )
         name = new_id(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
         impression = sign_id(name, loaded.name, self.log.secret)
-        memo = drawn.memo if mode == "learn" else []
+        memo = [] if explores is None else explores.memo
 
         def write(transaction: Transaction) -> ServedList:
             transaction.require_model(loaded.name)  # it may have been deleted since the list was drawn
@@ -139,7 +154,7 @@ class Service:
             transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
             position = transaction.append(loaded.name, written, name)
-            return ServedList(impression, entry.ids, certain, propensity, loaded.version, position)
+            return ServedList(impression, entry.ids, certain, propensity, loaded.version, position, fallback)
 
         return self.committer.submit(write, then=lambda shown: self.windows.note(loaded.name, shown.position))
 
@@ -170,7 +185,7 @@ class Service:
         changes = [record.entry for record in self.log.all_of(model, Changed, generation - 1)]
         return all(entry.spec.exploration.share == 1 for entry in changes if isinstance(entry, Changed))
 
-    def put(self, model: str, request: SpecRequest, *, only_new: bool = False, in_use: Iterable[int] = ()) -> bool:
+    def put(self, model: str, request: SpecRequest, *, in_use: Iterable[int] = ()) -> bool:
         """Create or change a model; return whether its learning begins anew.
 
         `in_use`: numbers of documents in recent requests. Their programs are compiled before the change is written.
@@ -181,9 +196,7 @@ class Service:
         if checked.is_limited and not isinstance(start, KeepsLimits):
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
         self.models.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
-        anew = self.committer.submit(
-            lambda transaction: changes.put(transaction, model, checked, only_new=only_new)
-        ).result()
+        anew = self.committer.submit(lambda transaction: changes.put(transaction, model, checked)).result()
         self.refresh()
         return anew
 
