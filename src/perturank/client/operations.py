@@ -31,6 +31,7 @@ from perturank.wire.requests import (
     Erase,
     Explain,
     FeedbackBatch,
+    OnError,
     Pin,
     Rank,
     RankBatch,
@@ -104,13 +105,16 @@ class Operations:
         mode: Mode = "learn",
         source: str | None = None,
         draw: int | None = None,
+        continues: str | None = None,
+        on_error: OnError = "refuse",
     ) -> Call[ShownList]:
         """Return the list to show.
 
         `query` is for the dashboard, `top` how many places, `source` the client, user or session for the cap on its
-        influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded.
+        influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded. `continues` is the
+        impression of the page before. With `on_error="skip"` documents that cannot be read are left out.
         """
-        body = _rank(RankRequest(documents, query, top, mode, source, draw))
+        body = _rank(RankRequest(documents, query, top, mode, source, draw, continues, on_error))
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, harmless=False)
 
     @Operation
@@ -126,10 +130,12 @@ class Operations:
         mode: Mode = "learn",
         source: str | None = None,
         draw: int | None = None,
+        continues: str | None = None,
+        on_error: OnError = "refuse",
     ) -> Call[ShownList]:
         """Return the list to show of documents [n, d], sent in the binary form."""
         raw_prior = None if prior is None else _raw(prior)
-        body = RawRank(list(ids), _raw(features), raw_prior, query, top, mode, source, draw)
+        body = RawRank(list(ids), _raw(features), raw_prior, query, top, mode, source, draw, continues, on_error)
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, "msgpack", harmless=False)
 
     @Operation
@@ -298,7 +304,9 @@ class Operations:
 def _rank(asked: RankRequest) -> Rank:
     """Return the request as it is sent; the service checks documents that are dictionaries."""
     documents = cast(list[Document], list(asked.documents))
-    return Rank(documents, asked.query, asked.top, asked.mode, asked.source, asked.draw)
+    return Rank(
+        documents, asked.query, asked.top, asked.mode, asked.source, asked.draw, asked.continues, asked.on_error
+    )
 
 
 def _raw(array: np.ndarray) -> bytes:

@@ -18,10 +18,18 @@ class Ranked(msgspec.Struct, frozen=True):
     certain: bool
 
 
+class Skipped(msgspec.Struct, frozen=True):
+    """A document that could not be read, and why."""
+
+    id: str
+    title: str
+
+
 class RankedList(msgspec.Struct, frozen=True, omit_defaults=True):
     """A list to show. Send `impression` back with the clicks.
 
     `fallback`: it is the caller's own order, since the program that would draw it is still being compiled.
+    `skipped` are documents that could not be read, where the request lets them be skipped.
     """
 
     impression: str
@@ -29,6 +37,7 @@ class RankedList(msgspec.Struct, frozen=True, omit_defaults=True):
     propensity: float | None
     version: int
     fallback: bool = False
+    skipped: list[Skipped] = []
 
 
 class RankedLists(msgspec.Struct, frozen=True):

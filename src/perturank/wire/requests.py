@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -11,6 +11,8 @@ from perturank.wire.specification import MOST_PLACES, Mode
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Top = Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)]
 Draw = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # of a model whose chance is seeded: the same gives the same list
+Impression = Annotated[str, msgspec.Meta(max_length=100)]
+OnError = Literal["refuse", "skip"]
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
@@ -30,7 +32,11 @@ class Document(Strict, frozen=True, gc=False):
 
 
 class Rank(Strict, frozen=True):
-    """Documents to be ranked. `source` is a client, user or session, for the cap on its influence."""
+    """Documents to be ranked. `source` is a client, user or session, for the cap on its influence.
+
+    `continues` names the page before this one, whose documents are left out, and those of the pages before it.
+    `on_error`: a document that cannot be read refuses the request, or is skipped.
+    """
 
     documents: list[Document]
     query: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
@@ -38,6 +44,8 @@ class Rank(Strict, frozen=True):
     mode: Mode = "learn"
     source: Id | None = None
     draw: Draw | None = None
+    continues: Impression | None = None
+    on_error: OnError = "refuse"
 
 
 class RawRank(Strict, frozen=True):
@@ -51,12 +59,14 @@ class RawRank(Strict, frozen=True):
     mode: Mode = "learn"
     source: Id | None = None
     draw: Draw | None = None
+    continues: Impression | None = None
+    on_error: OnError = "refuse"
 
 
 class ClickFeedback(Strict, frozen=True):
     """Clicks on an impression; parts add up until one is final or the window closes."""
 
-    impression: Annotated[str, msgspec.Meta(max_length=100)]
+    impression: Impression
     clicks: Annotated[list[Id], msgspec.Meta(max_length=MOST_PLACES)] = []
     final: bool = False
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from helpers.service_small import N_FEATURES, PLACES, created, learned, rows, spec
+from helpers.service_small import N_FEATURES, PLACES, created, learned, rows, spec, wait_until_ready
 from helpers.service_small import lived as shown_and_clicked
 from starlette.testclient import TestClient
 
@@ -42,6 +42,7 @@ def documents(seed: int = 0, n: int = 6) -> list[dict[str, Any]]:
 def lived(http: TestClient) -> TestClient:
     """Show three lists: one clicked at places 1 and 3, one at 2, one not."""
     http.put("/v1/models/m", json=MODEL).raise_for_status()
+    wait_until_ready(http)
     for seed, places in enumerate(([0, 2], [1], [])):
         shown = http.post("/v1/models/m/rank", json={"documents": documents(seed), "query": f"q{seed}"}).json()
         clicks = [shown["ranking"][place]["id"] for place in places]

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from helpers import small
-from helpers.service_small import rows
+from helpers.service_small import rows, wait_until_ready
 from helpers.serving import rebuilding
 from starlette.testclient import TestClient
 
@@ -45,6 +45,7 @@ def learned(http: TestClient, service: Service, n: int = 1) -> Learner:
 @pytest.fixture
 def made(http: TestClient) -> Any:
     answer = http.put("/v1/models/m", json=SPEC)
+    wait_until_ready(http)
     assert answer.status_code == 201
     return answer.json()
 

@@ -181,7 +181,7 @@ def list_amounts(entry: Impression, certain: Sequence[bool]) -> Amounts:
     amounts = {LISTS + entry.mode: 1.0, f"{LENGTH}{len(entry.ids)}": 1.0}
     if entry.mode == "learn":
         amounts |= {PLACES: len(certain), CERTAIN: sum(certain)}
-        if entry.agreed is not None:
+        if entry.agreed is not None and not entry.earlier:
             amounts[exploration_cost.LISTS] = 1
     return amounts
 

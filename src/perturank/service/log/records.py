@@ -53,6 +53,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     source: str | None = None
     ours: list[str] | None = None  # the list that the model would have shown, if the caller showed its own order
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
+    earlier: list[bytes] = []  # names of the pages before this one, the first page first
 
 
 class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -285,7 +286,8 @@ def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> di
 def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, Any]:
     match record.entry:
         case Impression() as shown:
-            return _impression(shown, with_features)
+            before = [sign_id(name, record.model, secret) for name in shown.earlier[-1:]]
+            return _impression(shown, with_features) | ({"continues": before[0]} if before else {})
         case Batch() as batch:
             skipped = [sign_id(name, record.model, secret) for name in batch.skipped]
             return {"through": batch.through, "n": batch.n, "skipped": skipped}

@@ -177,6 +177,16 @@ class LoadedModels:
             raise NotKnown(f"there is no model {name!r}", f"create it: PUT /v1/models/{name}")
         return loaded
 
+    def at_version(self, loaded: LoadedModel, version: int) -> LoadedModel:
+        """Return the model as it was at a version, if that is still stored, else as it is."""
+        if version == loaded.version:
+            return loaded
+        try:
+            learned = _load_ranker(self._log, loaded, version) if version in loaded.published else None
+        except BadInput:
+            return loaded
+        return loaded if learned is None and version else replace(loaded, learned=learned, version=version)
+
     def all(self) -> list[LoadedModel]:
         """Return the models in the order of their names."""
         models = self._models.copy()  # at once: another thread may delete one meanwhile

@@ -51,6 +51,15 @@ class ServedList:
     fallback: bool = False  # the caller's own order, since no program was compiled
 
 
+@dataclass(frozen=True)
+class Pages:
+    """The pages of a list that were shown so far: their names, their documents, and the last one's record."""
+
+    names: list[bytes]
+    ids: frozenset[str]
+    last: Impression
+
+
 class Service:
     """One serving process: its loaded models and its access to the log."""
 
@@ -119,14 +128,19 @@ class Service:
         source: str | None = None,
         draw: int | None = None,
         fallback: bool = False,
+        pages: Pages | None = None,
     ) -> Future[ServedList]:
         """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key.
 
-        `fallback`: nothing is drawn, and the list is the caller's own order.
+        `fallback`: nothing is drawn, and the list is the caller's own order. `pages` came before this list, which
+        has none of their documents.
         """
         top = loaded.spec.places if top is None else top
         own = _own(len(ids), prior, top)
-        drawn = None if fallback else sampling.sample_list(loaded.program, features, prior, top, draw=draw)
+        drawn = None
+        if not fallback:
+            n_above = 0 if pages is None else len(pages.ids)
+            drawn = sampling.sample_list(loaded.program, features, prior, top, draw=draw, n_above=n_above)
         explores = drawn if mode == "learn" else None
         rows = own if drawn is None else {"learn": drawn.order, "exploit": drawn.best, "shadow": own}[mode]
         certain = [True] * len(rows) if explores is None else explores.certain
@@ -141,6 +155,7 @@ class Service:
             source,
             None if drawn is None or mode != "shadow" else [ids[row] for row in drawn.order],
             None if explores is None else explores.agreed,
+            [] if pages is None else pages.names,
         )
         name = new_id(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
@@ -172,13 +187,20 @@ class Service:
         """Return the record of a list; refuse one that is not in the log."""
         name = verify_id(impression, model, self.log.secret)
 
-        def found(transaction: Transaction) -> Record:
-            for record in transaction.about(name):
-                if isinstance(record.entry, Impression):
-                    return record
-            raise NotKnown(f"impression {impression!r} is not in the log", "it was compacted, erased, or never kept")
+        return self.committer.submit(lambda transaction: _find_impression(transaction, name, impression), name)
 
-        return self.committer.submit(found, name)
+    def pages(self, model: str, impression: str) -> Future[Pages]:
+        """Return the pages of a list up to this one; refuse one that is not in the log."""
+        name = verify_id(impression, model, self.log.secret)
+
+        def find(transaction: Transaction) -> Pages:
+            last = _find_impression(transaction, name, impression).entry
+            assert isinstance(last, Impression)
+            earlier = [_find_impression(transaction, each, impression).entry for each in last.earlier]
+            shown = [entry.ids for entry in (*earlier, last) if isinstance(entry, Impression)]
+            return Pages([*last.earlier, name], frozenset().union(*shown), last)
+
+        return self.committer.submit(find, name)
 
     def always_explores(self, model: str, generation: int) -> bool:
         """Return whether the share of lists that explore has been 1 since this generation began."""
@@ -244,6 +266,13 @@ class Service:
 
 def _closing(model: str, position: int) -> Callable[[Transaction], int | None]:
     return lambda transaction: close_windows(transaction, model, position)
+
+
+def _find_impression(transaction: Transaction, name: bytes, asked: str) -> Record:
+    for record in transaction.about(name):
+        if isinstance(record.entry, Impression):
+            return record
+    raise NotKnown(f"impression {asked!r} is not in the log", "it was compacted, erased, or never kept")
 
 
 def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
