@@ -56,7 +56,7 @@ def test_the_overview_counts_lists_clicks_and_places(lived: TestClient) -> None:
     moment = lived.get("/v1/overview").json()
     (model,) = moment["models"]
     total = model["total"]
-    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0}
+    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0, "own": 0}
     assert total["feedback"] == {"recorded": 3, "early": 0, "late": 0}
     assert [(each["shown"], each["clicks"]) for each in total["by_place"]] == [(4, 1), (4, 1), (3, 1), (3, 0)]
     assert 0 <= total["certain_places"] <= 1
@@ -261,6 +261,7 @@ def test_events_come_one_after_another_until_the_service_stops(
 def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, service: Service) -> None:
     chance = random.Random(0)
     http.put("/v1/models/m", json=MODEL | {"exploration": {"share": 0.7}}).raise_for_status()
+    wait_until_ready(http)
     for seed in range(40):
         asked = {
             "documents": documents(seed, chance.randint(1, 6)),
