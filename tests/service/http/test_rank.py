@@ -25,6 +25,7 @@ from perturank.service.log.records import Impression, new_id, sign_id, unpacked
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Explained
+from perturank.wire.specification import SpecRequest
 
 SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4, "scaling": "none"}
 
@@ -150,9 +151,10 @@ def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> Non
     assert {0, 1, 2, 3, 4, 5} == set(asyncio.run(looked()))
 
 
-def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
+def test_lists_of_a_simulation_that_wait_for_a_compilation_leave_threads_to_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    service.put("m", msgspec.convert(SPEC | {"chance": "seeded"}, SpecRequest))
     lists, compiled, rank = ListEndpoints(service, Metrics()), threading.Event(), service.rank
     monkeypatch.setattr(service.models, "is_compiled", lambda loaded, length: False)
 
