@@ -206,6 +206,7 @@ def test_a_model_is_taken_out_and_brought_back_as_a_file(
     ranker = storage.load(path)
     assert snapshots.digest(ranker) == snapshots.digest(service.models.get("m").ranker)
     http.put("/v1/models/n", json=SPEC)
+    wait_until_ready(http)
     assert http.put("/v1/models/n/file", content=path.read_bytes()).status_code == 202
     Learner(service.log).step()
     service.refresh()
