@@ -44,7 +44,7 @@ def test_the_version_is_the_same_wherever_it_is_written() -> None:
 def test_all_installs_every_extra_but_the_developers() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = set(re.findall(r"\w+", extras["all"][0].partition("[")[2]))
-    assert named == set(extras) - {"all", "dev", "docs"}
+    assert named == set(extras) - {"all", "bench", "dev", "docs"}
 
 
 def test_the_command_line_starts_without_loading_jax() -> None:

@@ -64,6 +64,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     log = SqliteLog(tmp_path / "log.db")
     made = Service(log, ServeSettings(max_documents=16))
     made.put("default", SpecRequest(n_features=2, ranker="random"))
+    made.models.compile(made.models.get("default"), 16)
     yield made
     made.close()
     log.close()

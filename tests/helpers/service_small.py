@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import jax
 import numpy as np
+from starlette.testclient import TestClient
 
 from perturank.core import Query
 from perturank.service.learner.learner import Learner
@@ -20,6 +22,7 @@ from perturank.wire.specification import SpecRequest
 N_FEATURES = 5
 PLACES = 4
 IDS = ["a", "b", "c", "d"]
+SECONDS = 60.0
 NOTHING = Retention(impressions=0)  # is kept
 
 
@@ -143,3 +146,11 @@ def must_be_learned_anew(log: Log, waiting: bytes) -> None:
     clicked(log, waiting, 1)
     assert learner.step() == 1
     assert rebuild(log, "m").differs is None
+
+
+def wait_until_ready(http: TestClient) -> None:
+    """Wait until every list is drawn by its model."""
+    end = time.monotonic() + SECONDS
+    while http.get("/readyz").json()["status"] != "ready":
+        assert time.monotonic() < end
+        time.sleep(0.01)

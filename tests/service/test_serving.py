@@ -188,3 +188,20 @@ def test_settings_are_shown_and_an_open_address_needs_keys(tmp_path: Path) -> No
     assert key.startswith("pr_")
     assert key not in (tmp_path / "keys").read_text()
     assert json.loads(run("keys", "list", "--keys", str(tmp_path / "keys")).stdout)["scopes"] == ["admin"]
+
+
+def test_the_first_list_is_answered_before_anything_is_compiled(tmp_path: Path) -> None:
+    serving = Serving(tmp_path, PERTURANK_MAX_DOCUMENTS="128", PERTURANK_CACHE=str(tmp_path / "cache"))
+    documents = [{"id": f"d{i}", "features": [i, 1.0], "prior": i % 2} for i in range(4)]
+    with serving.client() as client:
+        shown = client.rank(documents)
+        assert client.ready()["status"] == "compiling"
+        assert (shown.ids, shown.fallback, shown.propensity) == (["d1", "d3", "d0", "d2"], True, 1.0)
+        assert client.feedback(shown.impression, ["d0"]) == "recorded"
+        serving.until(lambda: client.model()["version"] == 1)
+        serving.ready()
+        assert not client.rank(documents).fallback
+    assert serving.stop() == 0
+    assert (
+        run("replay", "--model", "default", "--verify", "--log", f"sqlite:///{tmp_path}/perturank.db").returncode == 0
+    )

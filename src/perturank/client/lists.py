@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from perturank.wire.answers import RankedList
-from perturank.wire.requests import Document, Event
+from perturank.wire.answers import RankedList, Skipped
+from perturank.wire.requests import Document, Event, OnError
 from perturank.wire.specification import Mode
 
 # A dictionary has the fields of a Document; its features may also be a NumPy array.
@@ -27,6 +27,8 @@ class RankRequest:
     mode: Mode = "learn"
     source: str | None = None
     draw: int | None = None
+    continues: str | None = None
+    on_error: OnError = "refuse"
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,12 @@ class ShownList:
     certain: list[bool]
     propensity: float | None
     version: int
+    fallback: bool = False  # the caller's own order: the model's program is still being compiled
+    skipped: list[Skipped] = field(default_factory=list)  # documents that could not be read
 
     @classmethod
     def of(cls, answer: Any) -> ShownList:
         """Return the list that an answer holds."""
         found = msgspec.convert(answer, RankedList)
         ids, certain = [each.id for each in found.ranking], [each.certain for each in found.ranking]
-        return cls(found.impression, ids, certain, found.propensity, found.version)
+        return cls(found.impression, ids, certain, found.propensity, found.version, found.fallback, found.skipped)

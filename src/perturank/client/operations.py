@@ -34,6 +34,7 @@ from perturank.wire.requests import (
     Explain,
     FeedbackBatch,
     ListFeedback,
+    OnError,
     Pin,
     Rank,
     RankBatch,
@@ -108,13 +109,16 @@ class Operations:
         mode: Mode = "learn",
         source: str | None = None,
         draw: int | None = None,
+        continues: str | None = None,
+        on_error: OnError = "refuse",
     ) -> Call[ShownList]:
         """Return the list to show.
 
         `query` is for the dashboard, `top` how many places, `source` the client, user or session for the cap on its
-        influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded.
+        influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded. `continues` is the
+        impression of the page before. With `on_error="skip"` documents that cannot be read are left out.
         """
-        body = _rank(RankRequest(documents, query, top, mode, source, draw))
+        body = _rank(RankRequest(documents, query, top, mode, source, draw, continues, on_error))
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, harmless=False)
 
     @Operation
@@ -130,10 +134,12 @@ class Operations:
         mode: Mode = "learn",
         source: str | None = None,
         draw: int | None = None,
+        continues: str | None = None,
+        on_error: OnError = "refuse",
     ) -> Call[ShownList]:
         """Return the list to show of documents [n, d], sent in the binary form."""
         raw_prior = None if prior is None else _raw(prior)
-        body = RawRank(list(ids), _raw(features), raw_prior, query, top, mode, source, draw)
+        body = RawRank(list(ids), _raw(features), raw_prior, query, top, mode, source, draw, continues, on_error)
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, "msgpack", harmless=False)
 
     @Operation
@@ -328,7 +334,7 @@ class Operations:
 
     @Operation
     def ready(self) -> Call[Readiness]:
-        """Return whether every list is answered at once, and what is wrong."""
+        """Return whether every list is drawn by its model, and what is wrong."""
         return Call("GET", "/readyz", answers=(503,))
 
     @Operation
@@ -340,7 +346,9 @@ class Operations:
 def _rank(asked: RankRequest) -> Rank:
     """Return the request as it is sent; the service checks documents that are dictionaries."""
     documents = cast(list[Document], list(asked.documents))
-    return Rank(documents, asked.query, asked.top, asked.mode, asked.source, asked.draw)
+    return Rank(
+        documents, asked.query, asked.top, asked.mode, asked.source, asked.draw, asked.continues, asked.on_error
+    )
 
 
 def _feedback(given: FeedbackRequest) -> ListFeedback:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from perturank.wire.specification import Mode
+from perturank.wire.specification import ShownMode
 
 Status = Literal["recorded", "known", "early", "late"]
 
@@ -18,13 +18,26 @@ class Ranked(msgspec.Struct, frozen=True):
     certain: bool
 
 
-class RankedList(msgspec.Struct, frozen=True):
-    """A list to show. Send `impression` back with the clicks."""
+class Skipped(msgspec.Struct, frozen=True):
+    """A document that could not be read, and why."""
+
+    id: str
+    title: str
+
+
+class RankedList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A list to show. Send `impression` back with the clicks.
+
+    `fallback`: it is the caller's own order, since the program that would draw it is still being compiled.
+    `skipped` are documents that could not be read, where the request lets them be skipped.
+    """
 
     impression: str
     ranking: list[Ranked]
     propensity: float | None
     version: int
+    fallback: bool = False
+    skipped: list[Skipped] = []
 
 
 class RankedLists(msgspec.Struct, frozen=True):
@@ -177,7 +190,7 @@ class Shown(TypedDict):
     impression: str
     at: int
     version: int
-    mode: Mode
+    mode: ShownMode
     propensity: float | None
 
 
@@ -201,7 +214,7 @@ class Alive(TypedDict):
 
 
 class Readiness(TypedDict):
-    """Whether every list is answered at once, and what is wrong; `to_compile`: lengths of lists that would wait."""
+    """Whether every list is drawn by its model, and what is wrong; `to_compile`: lengths of lists that are not yet."""
 
     status: Literal["ready", "compiling", "failing"]
     to_compile: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -14,6 +14,8 @@ Top = Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)]
 Draw = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]  # of a model whose chance is seeded: the same gives the same list
 MOST_EVENTS = 1000  # in one request
 LARGEST_VALUE = 1e12
+Impression = Annotated[str, msgspec.Meta(max_length=100)]
+OnError = Literal["refuse", "skip"]
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
@@ -33,7 +35,11 @@ class Document(Strict, frozen=True, gc=False):
 
 
 class Rank(Strict, frozen=True):
-    """Documents to be ranked. `source` is a client, user or session, for the cap on its influence."""
+    """Documents to be ranked. `source` is a client, user or session, for the cap on its influence.
+
+    `continues` names the page before this one, whose documents are left out, and those of the pages before it.
+    `on_error`: a document that cannot be read refuses the request, or is skipped.
+    """
 
     documents: list[Document]
     query: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
@@ -41,6 +47,8 @@ class Rank(Strict, frozen=True):
     mode: Mode = "learn"
     source: Id | None = None
     draw: Draw | None = None
+    continues: Impression | None = None
+    on_error: OnError = "refuse"
 
 
 class RawRank(Strict, frozen=True):
@@ -54,6 +62,8 @@ class RawRank(Strict, frozen=True):
     mode: Mode = "learn"
     source: Id | None = None
     draw: Draw | None = None
+    continues: Impression | None = None
+    on_error: OnError = "refuse"
 
 
 class Event(Strict, frozen=True):
@@ -75,7 +85,7 @@ class ListFeedback(Strict, frozen=True):
     Events are learned when they have settled: the model's `settle` seconds after the last one, at once if `final`.
     """
 
-    impression: Annotated[str, msgspec.Meta(max_length=100)]
+    impression: Impression
     clicks: Annotated[list[Id], msgspec.Meta(max_length=MOST_PLACES)] = []
     final: bool = False
     events: Annotated[list[Event], msgspec.Meta(max_length=MOST_EVENTS)] = []

@@ -9,13 +9,19 @@ import time
 from collections.abc import Callable
 
 import pytest
+from helpers.service_small import wait_until_ready
 from starlette.testclient import TestClient
 
 from perturank.service.http.app import application
 from perturank.service.http.background import Health, Sampler, background_tasks
+from perturank.service.learner.learner import Learner
+from perturank.service.learner.replay import rebuild
+from perturank.service.log import Log
+from perturank.service.log.records import Impression
 from perturank.service.serving.models import LoadedModel, LoadedModels
 from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
+from perturank.service.settings import ServeSettings
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.specification import SpecRequest
 
@@ -136,3 +142,52 @@ def test_a_process_that_has_been_ready_stays_so_while_it_compiles_more(
         answer = http.get("/readyz")
         assert (answer.status_code, answer.json()["status"], answer.json()["to_compile"]) == (200, "compiling", 1)
         may_compile.set()
+
+
+def test_lists_are_answered_in_the_callers_own_order_while_their_program_is_compiled(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles, may_compile = LoadedModels.compile, threading.Event()
+
+    def slowly(models: LoadedModels, loaded: LoadedModel, length: int) -> None:
+        assert may_compile.wait(SECONDS)
+        compiles(models, loaded, length)
+
+    monkeypatch.setattr(LoadedModels, "compile", slowly)
+    documents = [{"id": f"d{i}", "features": [i, 1], "prior": i % 3} for i in range(6)]
+    learner = Learner(service.log)
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        shown = {
+            mode: http.post("/v1/models/default/rank", json={"documents": documents, "mode": mode, "top": 4}).json()
+            for mode in ("learn", "exploit", "shadow")
+        }
+        for each in shown.values():
+            assert [one["id"] for one in each["ranking"]] == ["d2", "d5", "d1", "d4"]
+            assert all(one["certain"] for one in each["ranking"])
+            assert (each["fallback"], each["propensity"]) == (True, 1.0)
+        entries = [record.entry for record in service.log.read() if isinstance(record.entry, Impression)]
+        assert [(entry.mode, entry.log_propensity) for entry in entries] == [("own", 0.0)] * 3
+        said = {"impression": shown["learn"]["impression"], "clicks": ["d1"], "final": True}
+        assert http.post("/v1/models/default/feedback", json=said).status_code == 200
+        page = {"documents": documents, "continues": shown["learn"]["impression"]}
+        may_compile.set()
+        wait_until_ready(http)
+        answer = http.post("/v1/models/default/rank", json={"documents": documents}).json()
+        assert "fallback" not in answer
+        following = http.post("/v1/models/default/rank", json=page).json()
+        assert ([one["id"] for one in following["ranking"]], following["fallback"]) == (["d0", "d3"], True)
+    assert learner.step() == 1
+    assert rebuild(service.log, "default").differs is None
+
+
+def test_without_compiling_first_only_what_was_asked_for_is_compiled(log: Log) -> None:
+    service = Service(log, ServeSettings(max_documents=64, compile_first=False))
+    service.put("m", SpecRequest(n_features=2, ranker="random", places=4))
+    documents = [{"id": f"d{i}", "features": [i, 1]} for i in range(20)]
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        end = time.monotonic() + SECONDS
+        while http.post("/v1/models/m/rank", json={"documents": documents}).json().get("fallback"):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    assert [length for _, length in service.models.uncompiled()] == [16, 64]
+    service.close()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from helpers.service_small import N_FEATURES, PLACES, created, learned, rows, spec
+from helpers.service_small import N_FEATURES, PLACES, created, learned, rows, spec, wait_until_ready
 from helpers.service_small import lived as shown_and_clicked
 from starlette.testclient import TestClient
 
@@ -43,6 +43,7 @@ def documents(seed: int = 0, n: int = 6) -> list[dict[str, Any]]:
 def lived(http: TestClient) -> TestClient:
     """Show three lists: one clicked at places 1 and 3, one at 2, one not."""
     http.put("/v1/models/m", json=MODEL).raise_for_status()
+    wait_until_ready(http)
     for seed, places in enumerate(([0, 2], [1], [])):
         shown = http.post("/v1/models/m/rank", json={"documents": documents(seed), "query": f"q{seed}"}).json()
         clicks = [shown["ranking"][place]["id"] for place in places]
@@ -56,7 +57,7 @@ def test_the_overview_counts_lists_clicks_and_places(lived: TestClient) -> None:
     moment = lived.get("/v1/overview").json()
     (model,) = moment["models"]
     total = model["total"]
-    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0}
+    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0, "own": 0}
     assert total["feedback"] == {"recorded": 3, "early": 0, "late": 0}
     assert [(each["shown"], each["clicks"]) for each in total["by_place"]] == [(4, 1), (4, 1), (3, 1), (3, 0)]
     assert 0 <= total["certain_places"] <= 1
@@ -261,6 +262,7 @@ def test_events_come_one_after_another_until_the_service_stops(
 def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, service: Service) -> None:
     chance = random.Random(0)
     http.put("/v1/models/m", json=MODEL | {"exploration": {"share": 0.7}}).raise_for_status()
+    wait_until_ready(http)
     for seed in range(40):
         asked = {
             "documents": documents(seed, chance.randint(1, 6)),

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from helpers import small
-from helpers.service_small import rows
+from helpers.service_small import rows, wait_until_ready
 from helpers.serving import rebuilding
 from starlette.testclient import TestClient
 
@@ -45,6 +45,7 @@ def learned(http: TestClient, service: Service, n: int = 1) -> Learner:
 @pytest.fixture
 def made(http: TestClient) -> Any:
     answer = http.put("/v1/models/m", json=SPEC)
+    wait_until_ready(http)
     assert answer.status_code == 201
     return answer.json()
 
@@ -205,6 +206,7 @@ def test_a_model_is_taken_out_and_brought_back_as_a_file(
     ranker = storage.load(path)
     assert snapshots.digest(ranker) == snapshots.digest(service.models.get("m").ranker)
     http.put("/v1/models/n", json=SPEC)
+    wait_until_ready(http)
     assert http.put("/v1/models/n/file", content=path.read_bytes()).status_code == 202
     Learner(service.log).step()
     service.refresh()

@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 import numpy as np
 import pytest
-from helpers.service_small import rows
+from helpers.service_small import rows, wait_until_ready
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.testclient import TestClient
@@ -25,6 +25,7 @@ from perturank.service.log.records import Impression, new_id, sign_id, unpacked
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Explained
+from perturank.wire.specification import SpecRequest
 
 SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4, "scaling": "none"}
 
@@ -32,6 +33,7 @@ SPEC = {"n_features": 5, "ranker": "p2linrank", "places": 4, "scaling": "none"}
 @pytest.fixture(autouse=True)
 def model(http: TestClient) -> None:
     assert http.put("/v1/models/m", json=SPEC).status_code == 201
+    wait_until_ready(http)
 
 
 def documents(n: int = 6, seed: int = 0) -> list[dict[str, Any]]:
@@ -149,9 +151,10 @@ def test_others_are_let_in_between_the_lists_of_a_batch(service: Service) -> Non
     assert {0, 1, 2, 3, 4, 5} == set(asyncio.run(looked()))
 
 
-def test_lists_that_wait_for_a_compilation_leave_threads_to_others(
+def test_lists_of_a_simulation_that_wait_for_a_compilation_leave_threads_to_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    service.put("m", msgspec.convert(SPEC | {"chance": "seeded"}, SpecRequest))
     lists, compiled, rank = ListEndpoints(service, Metrics()), threading.Event(), service.rank
     monkeypatch.setattr(service.models, "is_compiled", lambda loaded, length: False)
 
@@ -378,3 +381,69 @@ def test_the_number_of_a_draw_decides_the_list_of_a_model_with_seeded_chance(htt
 
 def test_a_draw_is_refused_where_chance_is_the_machines(http: TestClient) -> None:
     assert "draw" in rank(http, 422, draw=3)["title"]
+
+
+def ids(shown: Any) -> list[str]:
+    return [each["id"] for each in shown["ranking"]]
+
+
+def test_pages_go_on_where_the_one_before_ended(http: TestClient, service: Service) -> None:
+    learner = Learner(service.log)
+    asked: dict[str, Any] = {"documents": documents(10)}
+    first = rank(http, **asked)
+    feedback(http, impression=first["impression"], clicks=ids(first)[1:2], final=True)
+    assert learner.step() == 1
+    service.refresh()
+    assert rank(http, **asked)["version"] == 1
+    second = rank(http, **asked, continues=first["impression"])
+    third = rank(http, **asked, continues=second["impression"])
+    assert sorted(ids(first) + ids(second) + ids(third)) == sorted(each["id"] for each in asked["documents"])
+    assert [first["version"], second["version"], third["version"]] == [0, 0, 0]
+    assert second["propensity"] == pytest.approx(1 / (6 * 5 * 4 * 3))
+    assert [len(entry.earlier) for entry in impressions(service)] == [0, 0, 1, 2]
+    rank(http, 422, **asked, continues=third["impression"])
+    rank(http, 404, **asked, continues="made-up")
+    feedback(http, impression=second["impression"], clicks=ids(second)[:1], final=True)
+    assert learner.step() == 1
+    assert rebuild(service.log, "m").differs is None
+
+
+def test_places_that_are_protected_are_those_of_the_first_page(http: TestClient) -> None:
+    limits = {"exploration": {"protected": 4}}
+    assert http.put("/v1/models/m", json=SPEC | limits).status_code == 200
+    wait_until_ready(http)
+    first = rank(http, documents=documents(8))
+    assert (ids(first), first["propensity"]) == (["d0", "d1", "d2", "d3"], 1.0)
+    second = rank(http, documents=documents(8), continues=first["impression"])
+    assert second["propensity"] == pytest.approx(1 / (4 * 3 * 2))
+
+
+@pytest.mark.parametrize("bad", [1e30, "dear", None])
+def test_a_document_that_cannot_be_read_may_be_skipped(http: TestClient, service: Service, bad: Any) -> None:
+    asked = documents(5)
+    asked[2]["features"][3] = bad
+    rank(http, 422, documents=asked)
+    shown = rank(http, documents=asked, on_error="skip")
+    assert sorted(ids(shown)) == ["d0", "d1", "d3", "d4"]
+    assert [each["id"] for each in shown["skipped"]] == ["d2"]
+    assert shown["skipped"][0]["title"]
+    assert "skipped" not in rank(http, on_error="skip")
+    nothing = rank(http, 422, documents=asked[2:3], on_error="skip")
+    assert nothing["title"] in ("no document can be read", "there are no documents")
+
+
+def test_a_row_that_cannot_be_read_may_be_skipped(http: TestClient) -> None:
+    features = rows(6)
+    features[4, 1] = np.inf
+    body = {"ids": [f"d{i}" for i in range(6)], "features": features.astype("<f4").tobytes(), "on_error": "skip"}
+    headers = {"content-type": "application/msgpack"}
+    answer = http.post("/v1/models/m/rank", content=msgspec.msgpack.encode(body), headers=headers)
+    shown = msgspec.msgpack.decode(answer.content)
+    assert shown["skipped"] == [{"id": "d4", "title": "feature 1 of document 'd4' is not a number up to 1e+12"}]
+    assert "d4" not in ids(shown)
+
+
+def test_a_document_without_a_prior_is_skipped_where_others_have_one(http: TestClient) -> None:
+    asked = [each | ({"prior": 1.0} if i else {}) for i, each in enumerate(documents(4))]
+    shown = rank(http, documents=asked, on_error="skip")
+    assert shown["skipped"] == [{"id": "d0", "title": "document 'd0' has no prior"}]

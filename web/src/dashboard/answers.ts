@@ -9,7 +9,7 @@ export interface Exploration {
 }
 
 export interface Summary {
-  lists: { learn: number; exploit: number; shadow: number };
+  lists: { learn: number; exploit: number; shadow: number; own: number };
   feedback: { recorded: number; early: number; late: number };
   clicks: number;
   certain_places: number | null;

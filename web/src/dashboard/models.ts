@@ -77,7 +77,7 @@ export class Models {
 
   private tell(each: Model, isCurrent: boolean, now: number): void {
     const row = this.rows.get(each.model);
-    const lists = each.total.lists.learn + each.total.lists.exploit + each.total.lists.shadow;
+    const lists = each.total.lists.learn + each.total.lists.exploit + each.total.lists.shadow + each.total.lists.own;
     const counts = [number(each.learned), number(lists), number(each.total.clicks)];
     const texts = [each.ranker, served(each, now), age(each.newest_at, now), ...counts, percent(each.total.certain_places), duration(each.lag)];
     row?.node.classList.toggle("chosen", isCurrent);

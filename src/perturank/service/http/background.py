@@ -86,14 +86,17 @@ async def _sample(service: Service, health: Health, sampler: Sampler) -> None:
 
 
 async def _compile(service: Service, health: Health) -> None:
-    """Compile every length of list of every model, one at a time; a failed one is retried after all others."""
-    if not service.settings.compile_first:
-        return
+    """Compile the lengths of lists that were asked for, and then all others, one at a time.
+
+    One that fails is retried after all others. Without `compile_first` only those asked for are compiled.
+    """
+    only_wanted = not service.settings.compile_first
     failed, own = set[ProgramKey](), anyio.CapacityLimiter(1)
     while True:
         todo, is_found = None, False
         with health.watching("what is to be compiled cannot be found"):
-            todo = next((each for each in service.models.uncompiled() if program_key(*each) not in failed), None)
+            uncompiled = service.models.uncompiled(only_wanted=only_wanted)
+            todo = next((each for each in uncompiled if program_key(*each) not in failed), None)
             is_found = True
         if todo is None:
             if is_found and not failed:

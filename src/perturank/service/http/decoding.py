@@ -20,7 +20,8 @@ from starlette.responses import Response
 from perturank.service.log.refusals import Refused, TooLarge, TooSlow
 from perturank.service.log.spec import Spec
 from perturank.service.settings import ServeSettings
-from perturank.wire.requests import Document
+from perturank.wire.answers import Skipped
+from perturank.wire.requests import Document, Id, Rank, RawRank
 from perturank.wire.specification import Feature, Mode, Scaling
 
 T = TypeVar("T")
@@ -82,6 +83,80 @@ def _allowed(error: str) -> str:
     field = error.rpartition(".")[2].rstrip("`")
     values = {"mode": Mode, "scaling": Scaling}.get(field)
     return f": one of {', '.join(get_args(values))}" if error.startswith("Invalid enum value") and values else ""
+
+
+def decoded_rank(body: bytes, binary: bool) -> tuple[Rank | RawRank, list[Skipped]]:
+    """Return a rank request, and the documents that cannot be decoded, if the request lets them be skipped."""
+    kind: type[Rank | RawRank] = RawRank if binary else Rank
+    try:
+        return decoded(body, kind, binary), []
+    except Refused:
+        if binary:
+            raise
+        try:
+            loose = msgspec.json.decode(body, type=_LooseRank)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            loose = None
+        if loose is None or loose.on_error != "skip":
+            raise
+    good, skipped = [], []
+    for content in loose.documents:
+        try:
+            good.append(msgspec.json.decode(content, type=Document))
+        except msgspec.ValidationError as error:
+            skipped.append(Skipped(decoded(content, _Named, False).id, str(error)))
+    others = {name: getattr(loose, name) for name in Rank.__struct_fields__ if name != "documents"}
+    return Rank(good, **others), skipped
+
+
+class _LooseRank(Rank, frozen=True):
+    documents: list[msgspec.Raw]  # type: ignore[assignment]  # each is decoded on its own
+
+
+class _Named(msgspec.Struct):
+    id: Id
+
+
+def without_bad(
+    given: Rank | RawRank, read: Callable[[Rank | RawRank], object]
+) -> tuple[Rank | RawRank, list[Skipped]]:
+    """Return the request without the documents that `read` refuses when they stand alone, and why each was refused."""
+    good: list[Rank | RawRank] = []
+    skipped: list[Skipped] = []
+    has_prior = isinstance(given, Rank) and any(each.prior is not None for each in given.documents)
+    for name, alone in _one_by_one(given):
+        try:
+            read(alone)
+            if has_prior and isinstance(alone, Rank) and alone.documents[0].prior is None:
+                raise Refused(f"document {name!r} has no prior", "give it to all or to none")
+        except Refused as refused:
+            skipped.append(Skipped(name, refused.what))
+        else:
+            good.append(alone)
+    if not good:
+        raise Refused("no document can be read", skipped[0].title if skipped else "send at least one")
+    return _joined(given, good), skipped
+
+
+def _one_by_one(given: Rank | RawRank) -> list[tuple[str, Rank | RawRank]]:
+    replace = msgspec.structs.replace
+    if isinstance(given, Rank):
+        return [(each.id, replace(given, documents=[each])) for each in given.documents]
+    width, prior = len(given.features) // max(len(given.ids), 1), given.prior
+    rows = [given.features[i * width : (i + 1) * width] for i in range(len(given.ids))]
+    priors = [None if prior is None else prior[4 * i : 4 * i + 4] for i in range(len(given.ids))]
+    parts = zip(given.ids, rows, priors, strict=True)
+    return [(name, replace(given, ids=[name], features=row, prior=own)) for name, row, own in parts]
+
+
+def _joined(given: Rank | RawRank, parts: Sequence[Rank | RawRank]) -> Rank | RawRank:
+    if isinstance(given, Rank):
+        documents = [each for part in parts if isinstance(part, Rank) for each in part.documents]
+        return msgspec.structs.replace(given, documents=documents)
+    raw = [part for part in parts if isinstance(part, RawRank)]
+    prior = None if given.prior is None else b"".join(part.prior or b"" for part in raw)
+    ids, features = [part.ids[0] for part in raw], b"".join(part.features for part in raw)
+    return msgspec.structs.replace(given, ids=ids, features=features, prior=prior)
 
 
 async def offload(body: bytes, make: Callable[[], T]) -> T:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -19,12 +18,14 @@ from perturank.service.http.decoding import (
     check_width,
     decode,
     decoded,
+    decoded_rank,
     is_binary,
     of_bytes,
     of_documents,
     offload,
     read_body,
     respond,
+    without_bad,
 )
 from perturank.service.http.request import find_model
 from perturank.service.log.records import Impression, Record, probability, unpacked
@@ -33,15 +34,25 @@ from perturank.service.log.spec import Spec
 from perturank.service.serving.explain import drawn, explained, explored
 from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.sampling import padded_length, sample_list
-from perturank.service.serving.service import ServedList, Service
+from perturank.service.serving.service import Pages, ServedList, Service
 from perturank.service.telemetry.prometheus import Metrics
-from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, RankedList, RankedLists
+from perturank.wire.answers import Given, GivenBatch, Outcome, Ranked, RankedList, RankedLists, Skipped
 from perturank.wire.requests import Explain, FeedbackBatch, ListFeedback, Rank, RankBatch, RawRank
 from perturank.wire.specification import SpecRequest
 
 MOST_COMPILING = 2  # lists at a time; the others then find the program compiled
-Read = tuple[list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
-Parsed = tuple[LoadedModel, list[str], np.ndarray, np.ndarray | None, Rank | RawRank]
+
+
+class Parsed(NamedTuple):
+    """A rank request for a model: its documents as arrays, and those that could not be read."""
+
+    loaded: LoadedModel
+    asks: Rank | RawRank
+    ids: list[str]
+    features: np.ndarray
+    prior: np.ndarray | None
+    skipped: list[Skipped]
+    pages: Pages | None = None  # shown before
 
 
 class ListEndpoints:
@@ -49,16 +60,16 @@ class ListEndpoints:
 
     def __init__(self, service: Service, metrics: Metrics) -> None:
         self._service, self._metrics, self._recent = service, metrics, service.models.recent
-        # Lists that wait for the compiler have threads of their own: the common ones are needed to read the log.
+        # Simulations wait for the compiler, in threads of their own: the common ones are needed to read the log.
         self._compiling = anyio.CapacityLimiter(MOST_COMPILING)
 
     async def rank(self, request: Request) -> Response:
         """Answer with a list to show."""
-        body, binary = await read_body(request), is_binary(request)
-        kind: type[Rank | RawRank] = RawRank if binary else Rank
-        asks = await offload(body, partial(decoded, body, kind, binary))
+        body = await read_body(request)
+        asks, skipped = await offload(body, partial(decoded_rank, body, is_binary(request)))
         loaded = await find_model(self._service, request.path_params["model"], partial(self._wanted, [asks]))
-        return respond(request, await self._ranked(await offload(body, partial(self._parsed, loaded, asks))))
+        parsed = await offload(body, partial(self._parsed, loaded, asks))
+        return respond(request, await self._ranked(parsed._replace(skipped=[*skipped, *parsed.skipped])))
 
     async def rank_batch(self, request: Request) -> Response:
         """Answer with several lists."""
@@ -148,46 +159,79 @@ class ListEndpoints:
         if n_features is None:
             return None
         for asks in batch:
-            self._read(Spec(n_features=n_features), asks)
+            spec = Spec(n_features=n_features)
+            self._read(spec, self._readable(spec, asks)[0])  # refuses what the model would
         return SpecRequest(n_features=n_features)
 
     def _parsed(self, loaded: LoadedModel, given: Rank | RawRank) -> Parsed:
-        return loaded, *self._read(loaded.spec, given)
+        asks, skipped = self._readable(loaded.spec, given)
+        return Parsed(loaded, asks, *self._read(loaded.spec, asks), skipped)
 
-    def _read(self, spec: Spec, given: Rank | RawRank) -> Read:
+    def _readable(self, spec: Spec, asks: Rank | RawRank) -> tuple[Rank | RawRank, list[Skipped]]:
+        """Return the request without the documents that are to be skipped, and these."""
+        if asks.on_error == "refuse":
+            return asks, []
+        return without_bad(asks, partial(self._read, spec))
+
+    def _read(self, spec: Spec, asks: Rank | RawRank) -> tuple[list[str], np.ndarray, np.ndarray | None]:
         most = self._service.settings.max_documents
-        asks: Rank | RawRank
-        if isinstance(given, RawRank):
-            asks, ids = given, given.ids
-            features, prior = of_bytes(ids, given.features, given.prior, spec, most)
+        if isinstance(asks, RawRank):
+            ids = asks.ids
+            features, prior = of_bytes(ids, asks.features, asks.prior, spec, most)
         else:
-            asks, ids = given, [each.id for each in given.documents]
-            features, prior = of_documents(given.documents, spec, most)
+            ids = [each.id for each in asks.documents]
+            features, prior = of_documents(asks.documents, spec, most)
         if asks.top is not None and asks.top > spec.places:
             remedy = f"the model's lists have {spec.places} places; `places` of its PUT says how many"
             raise Refused(f"top is {asks.top}", remedy)
         if asks.draw is not None and spec.chance != "seeded":
             raise Refused("draw is given", "only a model with chance: seeded takes it")
-        return ids, features, prior, asks
+        return ids, features, prior
 
     async def _ranked(self, parsed: Parsed) -> RankedList:
-        loaded, ids, features, prior, asks = parsed
-        self._recent.note(loaded.name, asks.query, ids, features, prior)
-        shown = await self._drawn(*parsed)
+        if parsed.asks.continues is not None:
+            parsed = await self._next_page(parsed, parsed.asks.continues)
+        self._recent.note(parsed.loaded.name, parsed.asks.query, parsed.ids, parsed.features, parsed.prior)
+        shown = await self._drawn(parsed)
         documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
-        return RankedList(shown.impression, documents, shown.propensity, shown.version)
+        return RankedList(shown.impression, documents, shown.propensity, shown.version, shown.fallback, parsed.skipped)
 
-    async def _drawn(
-        self, loaded: LoadedModel, ids: list[str], features: np.ndarray, prior: np.ndarray | None, asks: Rank | RawRank
-    ) -> ServedList:
-        def draw() -> Future[ServedList]:
-            return self._service.rank(
-                loaded, ids, features, prior, top=asks.top, mode=asks.mode, source=asks.source, draw=asks.draw
-            )
+    async def _next_page(self, parsed: Parsed, impression: str) -> Parsed:
+        """Return the request without the documents of earlier pages, for the version that drew them if it is stored."""
+        loaded, prior = parsed.loaded, parsed.prior
+        pages = await asyncio.wrap_future(self._service.pages(loaded.name, impression))
+        left = [row for row, document in enumerate(parsed.ids) if document not in pages.ids]
+        if not left:
+            raise Refused("every document was shown on an earlier page", "send the documents of the whole list")
+        last = pages.last
+        if last.generation == loaded.generation and last.version != loaded.version:
+            loaded = await anyio.to_thread.run_sync(self._service.models.at_version, loaded, last.version)
+        ids = [parsed.ids[row] for row in left]
+        prior = None if prior is None else prior[left]
+        return parsed._replace(loaded=loaded, ids=ids, features=parsed.features[left], prior=prior, pages=pages)
 
+    async def _drawn(self, parsed: Parsed) -> ServedList:
+        loaded, asks, ids, features, prior, _, pages = parsed
+        draw = partial(
+            self._service.rank,
+            loaded,
+            ids,
+            features,
+            prior,
+            top=asks.top,
+            mode=asks.mode,
+            source=asks.source,
+            draw=asks.draw,
+            pages=pages,
+        )
         length = padded_length(len(ids), loaded.spec.places)
+        if pages is not None and pages.last.mode == "own":  # the order goes on as it began
+            return await asyncio.wrap_future(draw(fallback=True))
         if self._service.models.is_compiled(loaded, length):  # takes a millisecond: not worth another thread
             return await asyncio.wrap_future(draw())
+        if loaded.spec.chance != "seeded":
+            self._service.models.want(loaded, length)
+            return await asyncio.wrap_future(draw(fallback=True))
         future = await anyio.to_thread.run_sync(draw, limiter=self._compiling)
         self._service.models.note_compiled(loaded, length)
         return await asyncio.wrap_future(future)

@@ -16,6 +16,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from perturank import machine
+from perturank.catalogue import rankers
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.http.app import Added, application
@@ -44,17 +45,21 @@ def serve(
     """
     settings = settings.checked()
     machine.answer_in_place()
+    rankers()  # imports all of them, which the first list would wait for
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
     write_to_stderr()
-    with _bound(settings) as listening, contextlib.closing(open_log(settings.log, create=True)) as log:
+    with (
+        _bound(settings) as listening,
+        contextlib.closing(open_log(settings.log, create=True)) as log,
+        _learner(settings),  # it starts while the models are loaded here
+    ):
         service, address = Service(log, settings), f"http://{_address(listening)}"
         app = application(service, added(address))
         machine.look_for_garbage_seldom()
-        with _learner(settings):
-            loaded = service.models.get(DEFAULT) if DEFAULT in service.models else None
-            say(welcome(address, settings, None if loaded is None else loaded.spec.n_features))
-            with _quiet_end():
-                _Server(configured(app), service).run(sockets=[listening])
+        loaded = service.models.get(DEFAULT) if DEFAULT in service.models else None
+        say(welcome(address, settings, None if loaded is None else loaded.spec.n_features))
+        with _quiet_end():
+            _Server(configured(app), service).run(sockets=[listening])
         service.close()
 
 

@@ -42,7 +42,7 @@ from perturank.service.log.records import (
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.log.spec import CAP_AMONG, Spec
-from perturank.wire.specification import CLICK, Mode
+from perturank.wire.specification import CLICK, ShownMode
 
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
 MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them it is final
@@ -74,7 +74,7 @@ class OpenImpression(msgspec.Struct, array_like=True, gc=False):
     since: int  # position of the first record about it
     clicks: frozenset[str] = frozenset()
     is_settled: bool = False  # before the impression was known
-    mode: Mode | None = None  # None: the impression is not known yet
+    mode: ShownMode | None = None  # None: the impression is not known yet
     source: bytes | None = None  # sealed
     events: frozenset[EventKey] = frozenset()
     seen: int = 0
@@ -93,7 +93,7 @@ class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     since: int  # the first record about it
     position: int  # of the impression itself
     name: bytes
-    mode: Mode
+    mode: ShownMode
     source: bytes | None  # sealed; None: nobody in particular
     clicks: frozenset[str]
     events: frozenset[EventKey] = frozenset()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -177,8 +177,7 @@ def shapes(ranker: Ranker) -> tuple[tuple[int, ...], ...]:
     return tuple(leaf.shape for leaf in jax.tree.leaves(eqx.filter(ranker, eqx.is_array)))
 
 
-@eqx.filter_jit
-def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: np.int32, recalls: bool) -> Ranker:
+def _learn(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: np.int32, recalls: bool) -> Ranker:
     """Learn the first n of the stacked interactions with one fit, with the keys of a simulation's rounds."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, learned + i + 1))(jnp.arange(AT_ONCE))
     if not recalls:
@@ -192,6 +191,11 @@ def _loop(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: n
         return eqx.filter(ranker.learn(each, keys[i]), eqx.is_array)
 
     return eqx.combine(lax.fori_loop(0, n, one, arrays), fixed)
+
+
+# XLA's newer code generator takes nearly twice as long for it, and the program is no faster.
+LIGHT = {"xla_cpu_use_fusion_emitters": False}
+_loop: Callable[..., Ranker] = cast(Any, eqx.filter_jit)(_learn, compiler_options=LIGHT)
 
 
 def _stacked(

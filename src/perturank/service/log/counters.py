@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from perturank.service.log import exploration_cost
 from perturank.service.log.records import Event, EventKey, Impression, document_worths
 from perturank.wire.specification import CLICK as CLICKED
+from perturank.wire.specification import ShownMode
 
 PROGRESS, TOTAL, MINUTE, HOUR = -1, 0, 60, 3600  # the seconds of a period; the first two have no end
 MINUTES_KEPT, HOURS_KEPT = 180, 720
@@ -184,7 +185,7 @@ def list_amounts(entry: Impression, certain: Sequence[bool]) -> Amounts:
     amounts = {LISTS + entry.mode: 1.0, f"{LENGTH}{len(entry.ids)}": 1.0}
     if entry.mode == "learn":
         amounts |= {PLACES: len(certain), CERTAIN: sum(certain)}
-        if entry.agreed is not None:
+        if entry.agreed is not None and not entry.earlier:
             amounts[exploration_cost.LISTS] = 1
     return amounts
 
@@ -227,7 +228,7 @@ def by_action(amounts: Mapping[str, float], prefix: str) -> Amounts:
 def summary(amounts: Mapping[str, float]) -> dict[str, Any]:
     """Return counts, means and shares of these counters; None where there is nothing to divide by."""
     return {
-        "lists": {mode: int(amounts.get(LISTS + mode, 0)) for mode in ("learn", "exploit", "shadow")},
+        "lists": {mode: int(amounts.get(LISTS + mode, 0)) for mode in get_args(ShownMode)},
         "feedback": {status: int(amounts.get(FEEDBACK + status, 0)) for status in ("recorded", "early", "late")},
         "clicks": int(sum(_numbered(amounts, CLICK).values())),
         "events": {action: int(n) for action, n in by_action(amounts, EVENTS).items()},

@@ -8,7 +8,7 @@ is known, then stands for 1 / q_j readers of the best estimate:
     shown = mean of [the first click is at j] / j
     cost  = best - shown
 
-Both means are over the same lists: those that might have explored and whose probabilities are known.
+Both means are over the same lists: first pages that might have explored and whose probabilities are known.
 The counters are updated as clicks come, in whatever parts.
 """
 
@@ -26,7 +26,7 @@ LISTS, SHOWN, BEST, SQUARES = "priced lists", "reciprocal rank shown", "reciproc
 def worth(shown: Impression, clicks: Collection[str]) -> tuple[float, float]:
     """Return what the first of these clicks says of the shown list and of the best estimate."""
     place = next((place for place, document in enumerate(shown.ids, start=1) if document in clicks), None)
-    if place is None or shown.agreed is None:
+    if place is None or shown.agreed is None or shown.earlier:
         return 0.0, 0.0
     if 4 * place > len(shown.agreed):
         return 1 / place, 0.0

@@ -18,7 +18,7 @@ import numpy as np
 
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
-from perturank.wire.specification import CLICK, Mode
+from perturank.wire.specification import CLICK, ShownMode
 
 LEVEL = 1  # of compression; more takes three times as long for a few percent
 CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
@@ -47,13 +47,14 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
     generation: int
     version: int
-    mode: Mode
+    mode: ShownMode
     ids: list[str]
     log_propensity: float | None
     packed: bytes  # features, prior and memo: see `packed` below
     source: str | None = None
     ours: list[str] | None = None  # the list that the model would have shown, if the caller showed its own order
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
+    earlier: list[bytes] = []  # names of the pages before this one, the first page first
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -353,7 +354,8 @@ def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> di
 def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, Any]:
     match record.entry:
         case Impression() as shown:
-            return _impression(shown, with_features)
+            before = [sign_id(name, record.model, secret) for name in shown.earlier[-1:]]
+            return _impression(shown, with_features) | ({"continues": before[0]} if before else {})
         case Batch() as batch:
             skipped = [sign_id(name, record.model, secret) for name in batch.skipped]
             return {"through": batch.through, "n": batch.n, "skipped": skipped}

@@ -39,6 +39,9 @@ MOST_BYTES = 1_000_000_000
 # a batch copies all of them. With a batch's own pairs they fill powers of two.
 MEMORY = 14_000
 MEMORY_BYTES = 60_000_000
+# Of a new model of the default ranker. Its published settings must find an order from nothing, on few queries that
+# come again and again; customers have a prior to begin with, and bring ever new lists (docs/service/tuning.md).
+IN_A_SERVICE = {"noise_std": 0.2, "early_noise": 1.0, "new_weight": 4.0}
 CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
 DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
 SAME_SCALE = 1e-12  # relative: two numbers that a program computed in two ways
@@ -265,7 +268,8 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None, *, is_whole
     fields = {name: getattr(request, name) for name in Fields.__struct_fields__}
     chosen_too = {"settings": chosen.as_dict(), "scaling": scaling, "actions": ACTIONS | request.actions}
     spec = Spec(**fields | {"ranker": ranker} | chosen_too)
-    _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
+    if chosen != _defaults(_default_ranker(request.n_features), request.n_features):  # which always fits
+        _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
     return spec
 
 
@@ -305,10 +309,12 @@ def _default_ranker(n_features: int) -> str:
 
 
 def _defaults(ranker: str, n_features: int) -> Settings:
-    """Return the settings of a new model; its memory is bounded."""
+    """Return the settings of a new model; its memory is bounded, and the default ranker explores less at first."""
     settings = published(ranker).settings
     if not isinstance(settings, MemorySettings):
         return settings
+    if ranker == DEFAULT_RANKER:
+        settings = settings.changed(**IN_A_SERVICE)
     bytes_of_a_pair = 2 * 4 * n_features
     return settings.changed(memory=min(MEMORY, MEMORY_BYTES // bytes_of_a_pair))
 

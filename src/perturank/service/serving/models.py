@@ -50,8 +50,8 @@ class LoadedModel:
     name: str
     spec: Spec
     generation: int
-    ranker: Ranker
-    version: int = 0  # the served version; 0: nothing is learned yet
+    learned: Ranker | None = None  # None: nothing is learned yet
+    version: int = 0  # the served version
     pinned: int | None = None
     published: dict[int, Snapshot] = field(default_factory=dict)  # served, pinned and the newest
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
@@ -67,6 +67,11 @@ class LoadedModel:
     def is_limited(self) -> bool:
         """Whether its spec limits exploration."""
         return self.spec.is_limited
+
+    @cached_property
+    def ranker(self) -> Ranker:
+        """The served ranker; one that has learned nothing is made here, which may compile a program."""
+        return self.spec.start() if self.learned is None else self.learned
 
     @cached_property
     def program(self) -> ListProgram:
@@ -150,6 +155,7 @@ class LoadedModels:
         self._most = most_documents
         self._compiled: set[ProgramKey] = set()
         self._unread: set[str] = set()  # models whose version is read when the first request asks for it
+        self._wanted: set[ProgramKey] = set()
         self.recent = RecentQueries()
 
     def refresh(self) -> None:
@@ -192,10 +198,12 @@ class LoadedModels:
         match record.entry:
             case Changed(generation=generation, spec=spec):
                 if loaded is not None and generation == loaded.generation:
-                    self._models[record.model] = replace(loaded, spec=spec, ranker=spec.adapt(loaded.ranker))
+                    self._models[record.model] = replace(
+                        loaded, spec=spec, learned=loaded.learned and spec.adapt(loaded.learned)
+                    )
                 else:
                     anew = None if loaded is None or generation else self._begun_anew(record)
-                    start = LoadedModel(record.model, spec, generation or record.position, spec.start())
+                    start = LoadedModel(record.model, spec, generation or record.position)
                     self._models[record.model] = replace(start, begun_anew=anew)
                 if loaded is not None and spec.layout != loaded.spec.layout:
                     self.recent.forget(record.model)  # features are kept as they came
@@ -239,6 +247,16 @@ class LoadedModels:
             raise NotKnown(f"there is no model {name!r}", f"create it: PUT /v1/models/{name}")
         return loaded
 
+    def at_version(self, loaded: LoadedModel, version: int) -> LoadedModel:
+        """Return the model as it was at a version, if that is still stored, else as it is."""
+        if version == loaded.version:
+            return loaded
+        try:
+            learned = _load_ranker(self._log, loaded, version) if version in loaded.published else None
+        except BadInput:
+            return loaded
+        return loaded if learned is None and version else replace(loaded, learned=learned, version=version)
+
     def all(self) -> list[LoadedModel]:
         """Return the models in the order of their names; `get` reads the ranker of one that nobody has asked for."""
         models = self._models.copy()  # at once: another thread may delete one meanwhile
@@ -250,13 +268,18 @@ class LoadedModels:
         first = padded_length(1, spec.places)
         return [SMALLEST_BUCKET << i for i in range(24) if first <= SMALLEST_BUCKET << i <= most]
 
-    def uncompiled(self) -> Iterable[tuple[LoadedModel, int]]:
-        """Yield the models and padded lengths that are still to be compiled, shortest first."""
+    def uncompiled(self, *, only_wanted: bool = False) -> Iterable[tuple[LoadedModel, int]]:
+        """Yield the models and padded lengths that are still to be compiled: the wanted ones, then the shortest."""
         kinds = {(loaded.kind, loaded.is_limited): loaded for loaded in reversed(self.all())}
-        todo = [(length, loaded) for loaded in reversed(kinds.values()) for length in self.lengths(loaded.spec)]
-        for length, loaded in sorted(todo, key=lambda each: each[0]):
-            if not self.is_compiled(loaded, length):
-                yield loaded, length
+        every = [(loaded, length) for loaded in reversed(kinds.values()) for length in self.lengths(loaded.spec)]
+        todo = [(program_key(*each) not in self._wanted, each) for each in every if not self.is_compiled(*each)]
+        for is_unwanted, each in sorted(todo, key=lambda one: (one[0], one[1][1])):
+            if not (is_unwanted and only_wanted):
+                yield each
+
+    def want(self, loaded: LoadedModel, length: int) -> None:
+        """Let this padded length be compiled before others: a list of it was asked for."""
+        self._wanted.add(program_key(loaded, length))
 
     def is_compiled(self, loaded: LoadedModel, length: int) -> bool:
         """Return whether a list of this padded length is answered at once."""
@@ -265,6 +288,7 @@ class LoadedModels:
     def note_compiled(self, loaded: LoadedModel, length: int) -> None:
         """Note that a list of this padded length has been drawn."""
         self._compiled.add(program_key(loaded, length))
+        self._wanted.discard(program_key(loaded, length))
 
     def prepare(self, name: str, spec: Spec, lengths: Iterable[int]) -> None:
         """Compile these lengths before a new spec is served under which the model keeps what it has learned."""
@@ -274,7 +298,7 @@ class LoadedModels:
         spec, why = spec.follow(loaded.spec)
         if why:
             return
-        coming = replace(loaded, spec=spec, ranker=spec.adapt(loaded.ranker))
+        coming = replace(loaded, spec=spec, learned=loaded.learned and spec.adapt(loaded.learned))
         for length in sorted(lengths):
             if self.is_compiled(loaded, length) and not self.is_compiled(coming, length):
                 self.compile(coming, length)
@@ -322,10 +346,10 @@ def _choose_version(log: Log, loaded: LoadedModel) -> LoadedModel:
         if version == loaded.version:
             return replace(loaded, fault=fault)
         try:
-            return replace(loaded, ranker=_load_ranker(log, loaded, version), version=version, fault=fault)
+            return replace(loaded, learned=_load_ranker(log, loaded, version), version=version, fault=fault)
         except BadInput as error:
             fault = fault or str(error)
-    return replace(loaded, ranker=loaded.spec.start(), version=0, fault=fault) if fault else loaded
+    return replace(loaded, learned=None, version=0, fault=fault) if fault else loaded
 
 
 def _load_ranker(log: Log, loaded: LoadedModel, version: int) -> Ranker:

@@ -82,9 +82,18 @@ def _program(structure: Any, shapes: tuple[Any, ...], k: int) -> Callable[..., t
 
 
 def sample_list(
-    program: ListProgram, features: np.ndarray, prior: np.ndarray | None, top: int, *, draw: int | None = None
+    program: ListProgram,
+    features: np.ndarray,
+    prior: np.ndarray | None,
+    top: int,
+    *,
+    draw: int | None = None,
+    n_above: int = 0,
 ) -> SampledList:
-    """Return a list of at most `top` of these documents [n, d]; the random key is the machine's, or that of a draw."""
+    """Return a list of at most `top` of these documents [n, d]; the random key is the machine's, or that of a draw.
+
+    `n_above` documents stand above them, on earlier pages: some places that are protected may be there.
+    """
     n, spec = len(features), program.spec
     v = padded_length(n, spec.places)
     mask, scores = _padding(v, n)
@@ -95,7 +104,8 @@ def sample_list(
         scores[:n] = prior
     key = np.frombuffer(os.urandom(8), np.uint32) if draw is None else seeded_key(spec.seed, draw)
     limits = spec.exploration
-    bounds = _bounds(limits, _explores(limits, None if draw is None else key)) if program.is_limited else None
+    explores = _explores(limits, None if draw is None else key)
+    bounds = _bounds(limits, explores, n_above) if program.is_limited else None
     found, log_p, memo = program.run(program.arrays, rows, mask, scores, key, bounds)
     order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
     free = free if limits.share > 0 else [1] * len(free)  # if no list explores, each place has one candidate
@@ -138,9 +148,9 @@ def _explores(limits: Exploration, key: np.ndarray | None) -> bool:
     return limits.share == 1 or int.from_bytes(number, "big") < limits.share * 2**56
 
 
-def _bounds(limits: Exploration, explores: bool) -> np.ndarray:
+def _bounds(limits: Exploration, explores: bool, n_above: int) -> np.ndarray:
     displacement = ANYWHERE if limits.displacement is None else limits.displacement
-    return np.array([limits.protected, displacement, explores], np.int32)
+    return np.array([max(limits.protected - n_above, 0), displacement, explores], np.int32)
 
 
 def _certain(free: list[int], log_ps: list[float] | None) -> list[bool]:

@@ -55,6 +55,16 @@ class ServedList:
     propensity: float | None
     version: int
     position: int  # of the impression in the log
+    fallback: bool = False  # the caller's own order, since no program was compiled
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The pages of a list that were shown so far: their names, their documents, and the last one's record."""
+
+    names: list[bytes]
+    ids: frozenset[str]
+    last: Impression
 
 
 class Service:
@@ -121,8 +131,16 @@ class Service:
         if name == DEFAULT and wanted is not None and self.settings.is_loopback and DEFAULT not in self.models:
             request = wanted()
             if request is not None:
-                self.put(DEFAULT, request, only_new=True)
+                self._create_default(request)
         return self.models.get(name)
+
+    def _create_default(self, request: SpecRequest) -> None:
+        """Create the default model unless another process has; its ranker, which compiles, is made behind the list."""
+        spec = checked_spec(request)
+        self.committer.submit(
+            lambda transaction: changes.put(transaction, DEFAULT, spec, only_new=True),
+        ).result()
+        self.refresh()
 
     def rank(
         self,
@@ -135,28 +153,40 @@ class Service:
         mode: Mode = "learn",
         source: str | None = None,
         draw: int | None = None,
+        fallback: bool = False,
+        pages: Pages | None = None,
     ) -> Future[ServedList]:
-        """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key."""
+        """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key.
+
+        `fallback`: nothing is drawn, and the list is the caller's own order. `pages` came before this list, which
+        has none of their documents.
+        """
         top = loaded.spec.places if top is None else top
-        drawn = sampling.sample_list(loaded.program, features, prior, top, draw=draw)
-        rows = {"learn": drawn.order, "exploit": drawn.best, "shadow": _own(len(ids), prior, top)}[mode]
-        certain = drawn.certain if mode == "learn" else [True] * len(rows)
-        log_propensity = drawn.log_propensity if mode == "learn" else 0.0
+        own = _own(len(ids), prior, top)
+        drawn = None
+        if not fallback:
+            n_above = 0 if pages is None else len(pages.ids)
+            drawn = sampling.sample_list(loaded.program, features, prior, top, draw=draw, n_above=n_above)
+        explores = drawn if mode == "learn" else None
+        rows = own if drawn is None else {"learn": drawn.order, "exploit": drawn.best, "shadow": own}[mode]
+        certain = [True] * len(rows) if explores is None else explores.certain
+        log_propensity = 0.0 if explores is None else explores.log_propensity
         entry = Impression(
             loaded.generation,
             loaded.version,
-            mode,
+            "own" if drawn is None else mode,
             [ids[row] for row in rows],
             log_propensity,
             b"",
             source,
-            [ids[row] for row in drawn.order] if mode == "shadow" else None,
-            drawn.agreed if mode == "learn" else None,
+            None if drawn is None or mode != "shadow" else [ids[row] for row in drawn.order],
+            None if explores is None else explores.agreed,
+            [] if pages is None else pages.names,
         )
         name = new_id(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
         impression = sign_id(name, loaded.name, self.log.secret)
-        memo = drawn.memo if mode == "learn" else []
+        memo = [] if explores is None else explores.memo
 
         def write(transaction: Transaction) -> ServedList:
             # It may have been deleted since the list was drawn, or have other features now: where an impression
@@ -169,7 +199,7 @@ class Service:
             transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
             position = transaction.append(loaded.name, written, name)
-            return ServedList(impression, entry.ids, certain, propensity, loaded.version, position)
+            return ServedList(impression, entry.ids, certain, propensity, loaded.version, position, fallback)
 
         return self.committer.submit(write, then=lambda shown: self.windows.note(loaded.name, shown.position))
 
@@ -194,13 +224,20 @@ class Service:
         """Return the record of a list; refuse one that is not in the log."""
         name = verify_id(impression, model, self.log.secret)
 
-        def found(transaction: Transaction) -> Record:
-            for record in transaction.about(name):
-                if isinstance(record.entry, Impression):
-                    return record
-            raise NotKnown(f"impression {impression!r} is not in the log", "it was compacted, erased, or never kept")
+        return self.committer.submit(lambda transaction: _find_impression(transaction, name, impression), name)
 
-        return self.committer.submit(found, name)
+    def pages(self, model: str, impression: str) -> Future[Pages]:
+        """Return the pages of a list up to this one; refuse one that is not in the log."""
+        name = verify_id(impression, model, self.log.secret)
+
+        def find(transaction: Transaction) -> Pages:
+            last = _find_impression(transaction, name, impression).entry
+            assert isinstance(last, Impression)
+            earlier = [_find_impression(transaction, each, impression).entry for each in last.earlier]
+            shown = [entry.ids for entry in (*earlier, last) if isinstance(entry, Impression)]
+            return Pages([*last.earlier, name], frozenset().union(*shown), last)
+
+        return self.committer.submit(find, name)
 
     def always_explores(self, model: str, generation: int) -> bool:
         """Return whether the share of lists that explore has been 1 since this generation began."""
@@ -224,7 +261,6 @@ class Service:
         model: str,
         request: SpecRequest,
         *,
-        only_new: bool = False,
         begin_anew: bool = False,
         in_use: Iterable[int] = (),
         is_whole: bool = False,
@@ -243,7 +279,7 @@ class Service:
             raise Refused(f"{checked.ranker} does not know the probability of its lists", "leave exploration unlimited")
         self.models.prepare(model, checked, {sampling.padded_length(n, checked.places) for n in in_use})
         anew = self.committer.submit(
-            lambda transaction: changes.put(transaction, model, checked, only_new=only_new, begin_anew=begin_anew)
+            lambda transaction: changes.put(transaction, model, checked, begin_anew=begin_anew)
         ).result()
         self.refresh()
         return anew
@@ -293,6 +329,13 @@ class Service:
         self.committer.close()
         with self.reading:
             self._closed = True
+
+
+def _find_impression(transaction: Transaction, name: bytes, asked: str) -> Record:
+    for record in transaction.about(name):
+        if isinstance(record.entry, Impression):
+            return record
+    raise NotKnown(f"impression {asked!r} is not in the log", "it was compacted, erased, or never kept")
 
 
 def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
