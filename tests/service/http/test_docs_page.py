@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from helpers.browser import chromium, watched
+from helpers.service_small import wait_until_ready
 from starlette.testclient import TestClient
 
 from perturank.service.http.docs_page import page
@@ -69,6 +70,7 @@ def test_examples_are_what_they_are_examples_of(route: Any) -> None:
 
 def test_the_example_of_a_list_is_answered(http: TestClient, service: Service) -> None:
     service.put("m", SpecRequest(n_features=2, ranker="random"))
+    wait_until_ready(http)
     (route,) = (each for each in WITH_EXAMPLES if each.handler == "lists.rank")
     answer = http.post("/v1/models/m/rank", json=route.example[0])
     assert answer.status_code == 200
