@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.service_small import created, learned, lived, spec
+from helpers.service_small import closed, created, learned, lived, spec
 from helpers.serving import run as as_process
 from typer.testing import CliRunner, Result
 
@@ -129,6 +129,7 @@ def test_a_learner_that_is_told_what_to_keep_compacts_by_itself(tmp_path: Path) 
     url = f"sqlite:///{tmp_path}/log.db"
     for turn in range(1, 4):
         lived(log, spec(), 2, 10 * turn)
+        closed(log)  # what waits for further events is kept
         assert run("learn", "--log", url, "--once", "--keep-impressions", "2").exit_code == 0
     assert log.all_of("m", Compacted)
     assert sum(isinstance(record.entry, Impression) for record in log.read()) <= 4

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any
 
-from perturank.client import ServiceProblem
 from perturank.errors import BadInput
 from perturank.play.board import BESIDE, NO_EFFECT, Board, Effect, clicked_places, lessons, uncertain_pairs
 from perturank.play.corpus import LibraryDocument
@@ -26,7 +25,6 @@ SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_TO_LEARN = 300.0  # on however busy a machine
 PERSON = "you"
 NOBODY_SEARCHES = "the simulated users have stopped"
-LEARNED_ALREADY = 409  # another document of the list was clicked before
 
 log = logging.getLogger("perturank.play")
 
@@ -62,7 +60,7 @@ class Game:
         if path not in shown:
             raise Refused(f"{path!r} was not in this list", "click what was shown")
         before = await self.box.standing(found.question, model)
-        status = await self._send_click(found, model, path)
+        status = await self.box.click(found, model, [path])
         taught = lessons(self.box.settings[model], shown, [path], found.query, PERSON)
         if model == LEARNING and status == "recorded":
             self.board.tally.curves.add(clicked_places(shown, [path]) | uncertain_pairs(before.uncertain))
@@ -71,14 +69,6 @@ class Game:
             over = over or (taught[0].loser if taught else None)
             self._start(self._show_effect(next(self._clicks), found, before, path, over))
         return {"status": status, "version": before.version, "lessons": [[each.winner, each.loser] for each in taught]}
-
-    async def _send_click(self, found: Results, model: str, path: str) -> str:
-        try:
-            return await self.box.click(found, model, [path])
-        except ServiceProblem as problem:
-            if problem.status != LEARNED_ALREADY:
-                raise
-            raise Refused("another document of this list was clicked before", "search again") from None
 
     async def _show_effect(self, number: int, found: Results, before: PlaceInList, path: str, over: str | None) -> None:
         """Show what the click has done to its own query, once it is learned."""

@@ -119,7 +119,7 @@ def test_every_answer_and_its_log_line_carry_the_request_id(http: TestClient, ca
 
 def test_what_does_not_exist_is_a_problem_too(http: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "perturank.service"):
-        answers = [http.get("/nowhere"), http.patch("/v1/models/m"), http.get("/v1/models/m/"), http.get("/a%0Ab%1B")]
+        answers = [http.get("/nowhere"), http.post("/v1/models/m"), http.get("/v1/models/m/"), http.get("/a%0Ab%1B")]
         answers.append(http.get("/static/none.js"))
     assert [answer.status_code for answer in answers] == [404, 405, 404, 404, 404]
     for answer, line in zip(answers, caplog.records, strict=True):

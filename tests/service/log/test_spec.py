@@ -15,7 +15,7 @@ from perturank.errors import BadInput
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.log import Log
 from perturank.service.log.records import Changed, decoded, encoded
-from perturank.service.log.spec import Spec, checked_spec
+from perturank.service.log.spec import IN_A_SERVICE, Spec, checked_spec
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
@@ -166,10 +166,10 @@ def test_a_model_loads_no_code_by_the_name_of_a_scorer(scorer: str) -> None:
     assert "a_module_of_theirs" not in sys.modules
 
 
-def test_a_new_model_has_the_default_ranker_with_its_published_settings() -> None:
+def test_a_new_model_has_the_default_ranker_with_the_settings_of_a_service() -> None:
     made = checked_spec(SpecRequest(n_features=3))
     assert made.ranker == DEFAULT_RANKER == "p2headrank"
-    assert made.chosen_settings() == published(DEFAULT_RANKER).settings.changed(memory=14_000)
+    assert made.chosen_settings() == published(DEFAULT_RANKER).settings.changed(memory=14_000, **IN_A_SERVICE)
 
 
 @pytest.mark.parametrize(("n", "ranker"), [(1000, "p2headrank"), (1001, "p2neurrank")])
