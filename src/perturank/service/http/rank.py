@@ -159,7 +159,7 @@ class ListEndpoints:
         if n_features is None:
             return None
         for asks in batch:
-            spec = Spec(n_features=n_features)
+            spec = Spec(n_features=n_features, scaling="auto")
             self._read(spec, self._readable(spec, asks)[0])  # refuses what the model would
         return SpecRequest(n_features=n_features)
 
