@@ -46,12 +46,20 @@ def keep_compiled_programs() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 
-def compile_lightly() -> None:
-    """Spend half the time on compiling, for runs too short to win it back; works only before JAX is used.
+def light_options() -> dict[str, bool | int]:
+    """Return compiler options for a program that is worth little time: it runs once, or is as fast without.
 
     Whoever has set XLA_FLAGS is left alone.
     """
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1")
+    if "XLA_FLAGS" in os.environ:
+        return {}
+    return {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+
+
+def compile_lightly() -> None:
+    """Spend half the time on compiling, for runs too short to win it back; works only before JAX is used."""
+    flags = [f"--{name}={str(value).lower()}" for name, value in light_options().items()]
+    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
 
 def answer_in_place() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 
+from perturank import machine
 from perturank.core import Key, Ranker, register_settings, traced_settings, traces_settings, with_settings
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
@@ -36,7 +38,9 @@ class Published:
         return with_settings(ranker, chosen)
 
 
-@eqx.filter_jit
-def _start(kind: type[Ranker], settings: Settings, n_features: int, key: Key) -> Ranker:
-    """Return a new ranker, by one program: operation by operation, JAX would compile dozens."""
+def _start_of(kind: type[Ranker], settings: Settings, n_features: int, key: Key) -> Ranker:
     return kind.start(settings, n_features, key)
+
+
+# One program: operation by operation, JAX would compile dozens. It runs once, so little time is spent on compiling it.
+_start: Callable[..., Ranker] = cast(Any, eqx.filter_jit)(_start_of, compiler_options=machine.light_options())

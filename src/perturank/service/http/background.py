@@ -14,7 +14,7 @@ import equinox as eqx
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perturank.core import Array, CertainOrders, Query
+from perturank.core import LISTS, Array, CertainOrders, Query, streams
 from perturank.service.http.decoding import respond
 from perturank.service.log import Transaction
 from perturank.service.log.counters import SAMPLED, UNCERTAIN
@@ -92,6 +92,7 @@ async def _compile(service: Service, health: Health) -> None:
     """
     only_wanted = not service.settings.compile_first
     failed, own = set[ProgramKey](), anyio.CapacityLimiter(1)
+    await anyio.to_thread.run_sync(lambda: streams(0)[LISTS], limiter=own)  # what every model needs
     while True:
         todo, is_found = None, False
         with health.watching("what is to be compiled cannot be found"):

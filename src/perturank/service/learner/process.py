@@ -8,7 +8,7 @@ import time
 from types import FrameType
 
 from perturank import machine
-from perturank.core import Ranker
+from perturank.core import LEARNING, Ranker, streams
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.learner import update
@@ -72,6 +72,7 @@ def learn(
 
 def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
     learner, precompiler = Learner(log, retention, stop.is_set), Precompiler()
+    streams(0)[LEARNING]  # starts JAX, and compiles what every model needs, before there is something to learn
     machine.look_for_garbage_seldom()
     learner.states.load_one_of_each_kind()
     while not stop.is_set():
