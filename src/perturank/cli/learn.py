@@ -13,7 +13,7 @@ from perturank.cli.console import to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
 from perturank.service import children
-from perturank.service.settings import Retention
+from perturank.service.settings import LineFormat, Retention
 
 if TYPE_CHECKING:
     from perturank.service.log import Log
@@ -35,6 +35,9 @@ def learn(
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
     keep: KeepSpan = None,
     keep_impressions: KeepImpressions = None,
+    log_lines: Annotated[
+        LineFormat, typer.Option(envvar="PERTURANK_LOG_LINES", help="Lines on stderr: text, or json.")
+    ] = "text",
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
 ) -> None:
     """Learn from the clicks in a log as they come, and publish versions. `perturank serve` starts one by itself."""
@@ -47,7 +50,7 @@ def learn(
     retention = Retention.of(keep, keep_impressions)
     opened = open_log(log)
     try:
-        finished = process.learn(opened, once=once, with_parent=with_parent, retention=retention)
+        finished = process.learn(opened, once=once, with_parent=with_parent, retention=retention, log_lines=log_lines)
         if once and finished is not None:
             for name in checkpoint.living(opened):
                 state = finished.states[name]

@@ -28,6 +28,7 @@ def serve(
         int | None, typer.Option(help="The same as a number of learned impressions of each model.", min=1)
     ] = None,
     keys: Annotated[str | None, typer.Option(help="File of API keys, made by `perturank keys`.")] = None,
+    log_lines: Annotated[str | None, typer.Option(help="Lines on stderr: text, or json.")] = None,
     file: File = None,
     show_settings: Annotated[bool, typer.Option("--show-settings", help="Print the settings and stop.")] = False,
 ) -> None:
@@ -41,6 +42,7 @@ def serve(
         "keep": keep,
         "keep_impressions": keep_impressions,
         "keys": keys,
+        "log_lines": log_lines,
     }
     settings = settled(flags, os.environ, file)
     if show_settings:

@@ -15,6 +15,7 @@ from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, Limit, Settings, h
 
 SECONDS_OF = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 PREFIX = "PERTURANK_"
+LineFormat = Literal["text", "json"]
 PASSWORD = r"(?i)(\b(?:ssl)?password"
 RENAMED = {
     "documents": "max_documents",
@@ -68,6 +69,7 @@ class ServeSettings(Settings):
     max_batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
     requests_per_second: float = hyper(2000.0, "of a key, or without keys of an address", "", POSITIVE)
     body_timeout: float = hyper(30.0, "seconds within which the body of a request must arrive", "", POSITIVE)
+    log_lines: LineFormat = hyper("text", "form of the lines on stderr")
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")
 
     @property

@@ -24,6 +24,7 @@ from perturank.service.log import open_log
 from perturank.service.serving.service import DEFAULT, Service
 from perturank.service.settings import ServeSettings
 from perturank.service.telemetry.logger import logger, write_to_stderr
+from perturank.service.telemetry.tracing import Tracing
 
 SECONDS_TO_DRAIN = 10
 SECONDS_TO_A_SWITCH = 2e-4  # between threads: the writing thread waits for the interpreter after every statement
@@ -47,7 +48,8 @@ def serve(
     machine.answer_in_place()
     rankers()  # imports all of them, which the first list would wait for
     sys.setswitchinterval(SECONDS_TO_A_SWITCH)
-    write_to_stderr()
+    write_to_stderr(settings.log_lines)
+    tracing = Tracing("perturank-serve")
     with (
         _bound(settings) as listening,
         contextlib.closing(open_log(settings.log, create=True)) as log,
@@ -55,12 +57,14 @@ def serve(
     ):
         service, address = Service(log, settings), f"http://{_address(listening)}"
         app = application(service, added(address))
+        tracing.watch(app)
         machine.look_for_garbage_seldom()
         loaded = service.models.get(DEFAULT) if DEFAULT in service.models else None
         say(welcome(address, settings, None if loaded is None else loaded.spec.n_features))
         with _quiet_end():
             _Server(configured(app), service).run(sockets=[listening])
         service.close()
+        tracing.close()
 
 
 def configured(app: Starlette) -> uvicorn.Config:
@@ -138,7 +142,7 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
 
 def keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
     """Start a learner process, and restart it when it dies."""
-    words = ["learn"]
+    words = ["learn", "--log-lines", settings.log_lines]
     words += [] if settings.keep is None else ["--keep", settings.keep]
     words += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
     pause = SECONDS_TO_START_AGAIN

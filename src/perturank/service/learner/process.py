@@ -18,8 +18,9 @@ from perturank.service.learner.state import State
 from perturank.service.learner.update import AT_ONCE
 from perturank.service.log import Log
 from perturank.service.log.refusals import LogFull, NotReady
-from perturank.service.settings import Retention
+from perturank.service.settings import LineFormat, Retention
 from perturank.service.telemetry.logger import logger, write_to_stderr
+from perturank.service.telemetry.tracing import Tracing
 
 SECONDS_TO_TRY_AGAIN = 1.0
 SECONDS_BETWEEN_LOOKS = 0.4  # each look may publish a version, which costs as much as fifty updates
@@ -49,10 +50,15 @@ class Stop:
 
 
 def learn(
-    log: Log, *, once: bool = False, with_parent: bool = False, retention: Retention | None = None
+    log: Log,
+    *,
+    once: bool = False,
+    with_parent: bool = False,
+    retention: Retention | None = None,
+    log_lines: LineFormat = "text",
 ) -> Learner | None:
     """Learn from the log as it grows; `once`: until there is nothing more to learn."""
-    write_to_stderr()
+    write_to_stderr(log_lines)
     if with_parent:
         children.stay_with_parent()
     stop = Stop()
@@ -71,7 +77,7 @@ def learn(
 
 
 def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Learner:
-    learner, precompiler = Learner(log, retention, stop.is_set), Precompiler()
+    learner, precompiler, tracing = Learner(log, retention, stop.is_set), Precompiler(), Tracing("perturank-learn")
     streams(0)[LEARNING]  # starts JAX, and compiles what every model needs, before there is something to learn
     machine.look_for_garbage_seldom()
     learner.states.load_one_of_each_kind()
@@ -79,10 +85,13 @@ def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Lear
         if not once:
             learner.catch_up()
             precompiler.look(learner)  # at once for a new model: its first click may be seconds away
-        n = learner.step(precompiler.holds)
+        with tracing.span("learn") as attributes:
+            n = learner.step(precompiler.holds)
+            attributes.update({"perturank.impressions": n} if n else {})
         if (once and n == 0 and learner.is_tidy) or (not once and _rest(learner, stop, _pause(learner, n))):
             break
     learner.close()
+    tracing.close()
     return learner
 
 
