@@ -29,6 +29,7 @@ test: $(READY)  ## run the checks and all tests
 	@$(MAKE) --no-print-directory -j $(WORKERS) check
 	@scripts/make-postgres
 	@scripts/make-chromium
+	@scripts/make-prometheus
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 

