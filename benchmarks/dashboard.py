@@ -36,7 +36,7 @@ def filled(log: SqliteLog, n: int) -> None:
     """Write n impressions, each with a click, as if they had come over thirty days."""
     with log.transaction() as transaction:
         transaction.append("m", Changed(0, checked_spec(SpecRequest(n_features=5, ranker="p2linrank"))))
-    entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0")
+    entry = Impression(1, 0, "learn", IDS, -1.0, b"", agreed=b"\0\0\0\0", own_agreed=b"\0\0\0\0")
     amounts = counters.list_amounts(entry, [True, False] * 5)
     began = time.time_ns() // 1_000_000 - DAYS * 86_400_000
     at_once = max(1, n // TRANSACTIONS)

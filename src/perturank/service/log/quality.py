@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ BEST, OWN = "best", "own"  # estimated, from lists of the mode `learn`
 QUALITY = "quality "  # names of counters begin so; what is measured or estimated follows, and a word of these
 LISTS, RANK, RANKS, REWARD, REWARDS = " lists", " rank", " squared rank", " reward", " squared reward"
 LEAST, MOST, COVERAGE, COST, COSTS = " least", " most", " coverage", " cost", " squared cost"
-SUMS = (RANKS, REWARD, REWARDS, COVERAGE, COST, COSTS)
+WORDS = (LISTS, RANK, RANKS, REWARD, REWARDS, LEAST, MOST, COVERAGE, COST, COSTS)
+_NAMES = {name: {word: f"{QUALITY}{name}{word}" for word in WORDS} for name in (*MODES, BEST, OWN)}
 
 Amounts = dict[str, float]
 
@@ -64,8 +65,8 @@ def list_amounts(shown: Impression) -> Amounts:
     """Return what a list without events adds to the counters."""
     if not is_counted(shown):
         return {}
-    names = (shown.mode, BEST, OWN) if shown.agreed is not None else (shown.mode,)
-    return {f"{QUALITY}{name}{LISTS}": 1.0 for name in names} | dict(_amounts(shown, (), {}))
+    others = _others(shown)
+    return {_NAMES[name][LISTS]: 1.0 for name in (shown.mode, *others)} | _amounts(shown, others, (), {})
 
 
 def event_amounts(
@@ -74,28 +75,36 @@ def event_amounts(
     """Return what is added to the counters when these events become those."""
     if not is_counted(shown):
         return {}
-    was = dict(_amounts(shown, before, actions))
-    now = _amounts(shown, after, actions)
-    return {name: amount - was[name] for name, amount in now if amount != was[name]}
+    others = _others(shown)
+    was, now = (_amounts(shown, others, events, actions) for events in (before, after))
+    return {name: amount - was[name] for name, amount in now.items() if amount != was[name]}
+
+
+def _others(shown: Impression) -> dict[str, list[float]]:
+    """Return the weights of the orders that a list says something of, beside its own."""
+    if shown.agreed is None or shown.own_agreed is None:
+        return {}
+    return {BEST: weights(shown.agreed), OWN: weights(shown.own_agreed)}
 
 
 def _amounts(
-    shown: Impression, events: Collection[EventKey], actions: Mapping[str, float]
-) -> Iterator[tuple[str, float]]:
-    """Yield the sums over this list alone."""
-    place = first_click(shown, events, actions)
-    by_document = document_worths(events, actions)
+    shown: Impression,
+    others: Mapping[str, Sequence[float]],
+    events: Collection[EventKey],
+    actions: Mapping[str, float],
+) -> Amounts:
+    """Return the sums over this list alone."""
+    place, by_document = first_click(shown, events, actions), document_worths(events, actions)
     worths = [by_document.get(document, 0.0) for document in shown.ids]
-    rank, reward, of = 0.0 if place is None else 1 / place, sum(worths), f"{QUALITY}{shown.mode}"
-    yield from ((of + RANK, rank), (of + RANKS, rank**2), (of + REWARD, reward), (of + REWARDS, reward**2))
-    if shown.agreed is None or shown.own_agreed is None:
-        return
-    for order, agreed in ((BEST, shown.agreed), (OWN, shown.own_agreed)):
-        found, of = quality(weights(agreed), place, worths), QUALITY + order
-        yield from ((of + LEAST, found.least), (of + MOST, found.most), (of + RANKS, found.rank**2))
-        yield from ((of + REWARD, found.reward), (of + REWARDS, found.reward**2), (of + COVERAGE, found.coverage))
+    rank, reward, of = 0.0 if place is None else 1 / place, sum(worths), _NAMES[shown.mode]
+    amounts = {of[RANK]: rank, of[RANKS]: rank**2, of[REWARD]: reward, of[REWARDS]: reward**2}
+    for order, each in others.items():
+        found, of = quality(each, place, worths), _NAMES[order]
+        amounts |= {of[LEAST]: found.least, of[MOST]: found.most, of[RANKS]: found.rank**2}
+        amounts |= {of[REWARD]: found.reward, of[REWARDS]: found.reward**2, of[COVERAGE]: found.coverage}
         if order == BEST:
-            yield from ((of + COST, found.rank - rank), (of + COSTS, (found.rank - rank) ** 2))
+            amounts |= {of[COST]: found.rank - rank, of[COSTS]: (found.rank - rank) ** 2}
+    return amounts
 
 
 def first_click(shown: Impression, events: Collection[EventKey], actions: Mapping[str, float]) -> int | None:
@@ -112,14 +121,14 @@ def weights(agreed: bytes) -> list[float]:
 def quality(weights: Sequence[float], click: int | None, worths: Sequence[float]) -> Quality:
     """Return what a list says of an order, from its weights, the place of the first click and the worths [k]."""
     k = len(worths)
-    losses, discounts = _losses(k), _discounts(k)
     passed = k if click is None else click - 1
-    return Quality(
-        0.0 if click is None or click > len(weights) else weights[click - 1] / click,
-        1.0 - sum(w * loss for w, loss in zip(weights[:passed], losses, strict=False)),
-        sum(w * worth for w, worth in zip(weights, worths, strict=False)),
-        sum(w * discount for w, discount in zip(weights, discounts, strict=False)),
-    )
+    least = 0.0 if click is None or click > len(weights) else weights[click - 1] / click
+    most, reward, coverage = 1.0, 0.0, 0.0
+    for place, (w, worth, loss, discount) in enumerate(zip(weights, worths, _losses(k), _discounts(k), strict=False)):
+        most -= w * loss if place < passed else 0.0
+        reward += w * worth
+        coverage += w * discount
+    return Quality(least, most, reward, coverage)
 
 
 @lru_cache(maxsize=128)
@@ -136,29 +145,35 @@ def _discounts(k: int) -> list[float]:
 
 
 def sums(amounts: Mapping[str, float]) -> dict[str, Amounts]:
-    """Return the sums over the lists of each mode, of all that was shown, and of both estimated orders, by word."""
-    found = {
-        name: {word: amounts.get(f"{QUALITY}{name}{word}", 0.0) for word in (LISTS, RANK, LEAST, MOST, *SUMS)}
-        for name in (*MODES, BEST, OWN)
-    }
-    for mode in MODES:
-        found[mode] |= {LEAST: found[mode][RANK], MOST: found[mode][RANK], COVERAGE: found[mode][LISTS]}
-    for order in (BEST, OWN):
-        found[order][RANK] = (found[order][LEAST] + found[order][MOST]) / 2
-    shown = {word: sum(found[mode][word] for mode in MODES) for word in found[BEST]}
-    return {name: each for name, each in ({SHOWN: shown} | found).items() if each[LISTS] >= 1}
+    """Return the sums over the lists of each mode, and of both estimated orders, by word."""
+    found = {name: _sums(amounts, name) for name in (*MODES, BEST, OWN) if amounts.get(_NAMES[name][LISTS], 0) >= 1}
+    for name, each in found.items():
+        if name in MODES:
+            each |= {LEAST: each[RANK], MOST: each[RANK], COVERAGE: each[LISTS]}
+        else:
+            each[RANK] = (each[LEAST] + each[MOST]) / 2
+    return found
+
+
+def _sums(amounts: Mapping[str, float], name: str) -> Amounts:
+    return {word: amounts.get(counter, 0.0) for word, counter in _NAMES[name].items()}
 
 
 def summary(amounts: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return the same as means over the lists, with standard errors."""
-    found = {}
-    for name, each in sums(amounts).items():
-        n = each[LISTS]
-        means = {word.strip(): each[word] / n for word in (RANK, LEAST, MOST, REWARD, COVERAGE)}
-        means["rank_error"] = _error(each[RANKS], each[RANK], n)
-        means["reward_error"] = _error(each[REWARDS], each[REWARD], n)
-        found[name] = {"lists": int(n)} | {word: float(f"{mean:.6g}") for word, mean in means.items()}
-    return found
+    """Return the same as means over the lists, with standard errors, and those of all modes together."""
+    found = sums(amounts)
+    measured = [each for name, each in found.items() if name in MODES]
+    if measured:
+        found[SHOWN] = {word: sum(each[word] for each in measured) for word in measured[0]}
+    return {name: _means(each) for name, each in found.items()}
+
+
+def _means(each: Amounts) -> dict[str, float]:
+    n = each[LISTS]
+    means = {word.strip(): each[word] / n for word in (RANK, LEAST, MOST, REWARD, COVERAGE)}
+    means["rank_error"] = _error(each[RANKS], each[RANK], n)
+    means["reward_error"] = _error(each[REWARDS], each[REWARD], n)
+    return {"lists": int(n)} | {word: float(f"{mean:.6g}") for word, mean in means.items()}
 
 
 def exploration(amounts: Mapping[str, float]) -> dict[str, float] | None:

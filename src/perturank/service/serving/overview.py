@@ -29,7 +29,7 @@ from perturank.service.telemetry.prometheus import Metrics, Traffic
 SECONDS_KEPT = 0.9  # the overview is read at most once a second, for all readers
 MINUTES_TOLD = 3  # of the model that is looked at; `history` has those before them
 MODELS_ON_A_PAGE = 20
-MOST_ALARMS = 20  # told at once: if nothing is learned, every model has one
+MOST_ALARMS = 8  # told at once: if nothing is learned, every model has one
 SPANS = {
     "minutes": (MINUTE,),
     "hours": (MINUTE, HOUR),
