@@ -246,6 +246,8 @@ class SqlLog(ABC, Generic[C]):
         if model is None:
             return counters.read(self.rows, table, spans, since)
         names = [model] if isinstance(model, str) else model
+        if not names:
+            return []
         found = (counters.read(self.rows, table, spans, since, *some) for some in self.among("model", names))
         return sorted(row for rows in found for row in rows)
 
