@@ -55,12 +55,12 @@ def _shown(transaction: Transaction, entry: Impression, amounts: dict[str, float
 
 
 def median_of(ask: Callable[[], object]) -> float:
-    """Return the median seconds of a question."""
+    """Return the median seconds of a question, of a core: others may use the machine meanwhile."""
     found = []
     for _ in range(REPEATS):
-        began = time.perf_counter()
+        began = time.process_time()
         ask()
-        found.append(time.perf_counter() - began)
+        found.append(time.process_time() - began)
     return statistics.median(found)
 
 
@@ -84,7 +84,7 @@ def measured(folder: Path, n: int) -> str:
 
 
 def main() -> None:
-    """Print a table: milliseconds, medians."""
+    """Print a table: milliseconds of a core, medians."""
     lengths = [int(word) for word in sys.argv[1:]] or LENGTHS
     typer.echo(
         "| impressions | log | counters | overview | minutes | hours | /metrics |\n|---|---|---|---|---|---|---|"

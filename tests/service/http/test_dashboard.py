@@ -353,8 +353,7 @@ def test_alarms_of_very_many_models_are_counted_and_prometheus_names_them_all(
 ) -> None:
     with service.log.transaction() as transaction:
         for i in range(30):
-            transaction.append(f"m{i}", Changed(0, spec()))
-            transaction.counters.completed[f"m{i}"] = transaction.position
+            transaction.counters.completed[f"m{i}"] = transaction.append(f"m{i}", Changed(0, spec()))
     service.refresh()
     late = time.time_ns() + 60 * 10**9
     with pytest.MonkeyPatch.context() as patched:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_what_is_shown_in_another_mode_is_measured_there_and_nothing_is_estimate
 
 
 @pytest.mark.parametrize("changes", [{}, {"own_agreed": b"", "earlier": [b"the first page"]}, {"mode": "own"}], ids=str)
-def test_later_pages_and_lists_of_earlier_versions_are_not_counted(changes: dict[str, object]) -> None:
+def test_later_pages_and_lists_of_earlier_versions_are_not_counted(changes: dict[str, Any]) -> None:
     entry = impression(**changes)
     assert quality.list_amounts(entry) == quality.event_amounts(entry, [], [("a", "click")], ACTIONS) == {}
 
