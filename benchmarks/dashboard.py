@@ -71,7 +71,7 @@ def measured(folder: Path, n: int) -> str:
     service = Service(log, ServeSettings(compile_first=False))
     overview, metrics = Overview(service, Traffic()), Metrics()
     questions: tuple[Callable[[], object], ...] = (
-        overview.read,
+        lambda: Overview(service, Traffic()).now(),
         lambda: overview.history("m", "minutes"),
         lambda: overview.history("m", "hours"),
         lambda: overview.prometheus(metrics),
