@@ -89,7 +89,7 @@ def until(page: Page, searches: int) -> None:
 def dashboard(page: Page) -> None:
     """Take the dashboard without the inspector, and the inspector alone."""
     expect(page.get_by_role("status").first).to_have_text("live")
-    expect(page.get_by_role("figure").nth(4).locator("polyline").first).to_be_attached()
+    expect(page.get_by_role("figure").first.locator("polyline").first).to_be_attached()
     end = page.locator(".inspector").bounding_box()
     assert end is not None
     top = {"x": 0, "y": 0, "width": 1280, "height": end["y"] - 8}

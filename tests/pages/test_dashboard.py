@@ -24,11 +24,101 @@ def test_it_draws_and_goes_on_while_clicks_come(serving: Serving, traffic: Traff
         traffic.click(5)
         expect(cells.nth(5)).to_have_text(str(before + 5))
         expect(cells.nth(1)).not_to_have_text(str(version))
-        for title in ("Requests a second", "Clicks per place", "Certain orders", "From click to version", "Cost of"):
+        expect(page.get_by_role("heading", level=2).first).to_have_text("Quality over time: m")
+        for title in (
+            "Reciprocal rank of the first click",
+            "Reward per search",
+            "Requests a second",
+            "Clicks per place",
+            "Certain orders",
+            "From click to version",
+        ):
             figure = page.get_by_role("figure").filter(has_text=title)
             expect(figure.locator("polyline, rect.bar, circle.dot").first).to_be_attached()
-        expect(page.get_by_text(re.compile(r"over \d+ lists, exploration cost"))).to_be_visible()
+        orders = page.get_by_role("region", name="The three orders, in the last three hours").get_by_role("row")
+        expect(orders.nth(1)).to_contain_text(re.compile(rf"lists as shownmeasured.*{traffic.n}$"))
+        events = page.get_by_role("region", name="Events, since the model was made").get_by_role("row")
+        expect(events.nth(1)).to_have_text(f"click{traffic.n}100–")
         expect(page.get_by_label("Alarms")).to_have_text("No alarms.")
+        assert seen.errors == []
+
+
+def quality(lists: int, rank: float, **changes: float) -> dict[str, float]:
+    """Return what the service says of an order that it is sure of."""
+    errors = {"rank_error": 0.01, "reward_error": 0.01, "coverage": 1.0}
+    return {"lists": lists, "rank": rank, "least": rank, "most": rank, "reward": 2 * rank} | errors | changes
+
+
+SHOWN = quality(1000, 0.5)
+UNSURE = quality(1000, 0.5, least=0.2, most=0.8, coverage=0.4)
+CASES: list[tuple[dict[str, dict[str, float]], float, list[str], str]] = [
+    (
+        {"best": quality(900, 0.55), "own": UNSURE},
+        0.05,
+        ["lists as shownmeasured0.500 ± 0.02011,000", "best estimateestimated0.550 ± 0.0201.10900"],
+        "Positive: the lists as shown earned less than the best estimate would have.",
+    ),
+    (
+        {"best": quality(900, 0.45), "own": UNSURE, "shadow": quality(100, 0.4)},
+        -0.05,
+        ["your own ordermeasured0.400 ± 0.0200.800100"],
+        "Negative: the lists as shown earned more than the best estimate would have.",
+    ),
+    (
+        {"best": UNSURE, "own": UNSURE},
+        0.05,
+        ["best estimateestimated0.180 to 0.820–1,000", "your own orderestimated0.180 to 0.820–1,000"],
+        "Cannot be told from 900 searches: too few lists agree with the best estimate so far.",
+    ),
+    ({"best": quality(20, 0.5)}, 0.001, ["best estimateestimatedtoo few–20", "your own ordernot known yet––0"], ""),
+]
+
+
+@pytest.mark.parametrize("qualities, cost, rows, sentence", CASES, ids=["positive", "negative", "unsure", "few"])
+def test_quality_is_told_as_far_as_it_is_known_and_the_sign_of_the_cost_is_explained(
+    qualities: dict[str, dict[str, float]],
+    cost: float,
+    rows: list[str],
+    sentence: str,
+    serving: Serving,
+    traffic: Traffic,
+    browser: Browser,
+) -> None:
+    def changed(route: Route) -> None:
+        answer = route.fetch()
+        (*_, bucket) = answer.json()["buckets"]
+        price = {"lists": 900, "shown": 0.5, "best": 0.5 + cost, "error": 0.001, "cost": cost}
+        told = bucket | {"quality": {"shown": SHOWN, "learn": SHOWN} | qualities, "exploration": price}
+        route.fulfill(response=answer, json=answer.json() | {"buckets": [told]})
+
+    with watched(browser) as seen:
+        seen.page.route("**/history?span=hours", changed)
+        page = opened(seen, serving)
+        page.get_by_label("a month").check()
+        region = page.get_by_role("region", name="The three orders, in the last month")
+        for row in rows:
+            expect(region.get_by_role("row").filter(has_text=re.compile(f"^{re.escape(row)}$"))).to_be_visible()
+        expect(page.locator(".cost")).to_contain_text(sentence)
+        hint = page.get_by_text('send a share of your searches with "mode": "shadow"')
+        expect(hint).to_have_count(1 if "own" in qualities and "shadow" not in qualities else 0)
+        assert seen.errors == []
+
+
+def test_a_paused_page_stands_still_until_it_is_resumed(serving: Serving, traffic: Traffic, browser: Browser) -> None:
+    with watched(browser) as seen:
+        page = opened(seen, serving)
+        clicks = page.get_by_role("row", name=re.compile("m p2linrank")).get_by_role("cell").nth(5)
+        expect(clicks).to_have_text(str(traffic.n))
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_role("status").first).to_have_text("paused")
+        before = traffic.n
+        traffic.click()
+        page.wait_for_timeout(1500)  # a moment comes every second
+        expect(clicks).to_have_text(str(before))
+        page.get_by_role("button", name="Look into it").click()
+        expect(page.get_by_text(re.compile(r"lists? in 100 draws"))).to_be_visible()
+        page.get_by_role("button", name="Resume").click()
+        expect(clicks).to_have_text(str(traffic.n))
         assert seen.errors == []
 
 

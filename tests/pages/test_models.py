@@ -6,8 +6,8 @@ import json
 import re
 
 from helpers.browser import watched
-from helpers.dashboard import Traffic, opened
-from helpers.serving import Serving
+from helpers.dashboard import Traffic, documents, opened
+from helpers.serving import SPEC, Serving
 from playwright.sync_api import Browser, Route, expect
 
 COUNT_CHANGES = """region => {
@@ -59,6 +59,66 @@ def test_versions_are_listed_and_a_pinned_one_stands_beside_the_newest(
         expect(versions.nth(1)).to_contain_text("served")
         assert seen.faults() == []
         assert seen.errors == []
+
+
+def test_models_are_filtered_by_name_and_turned_page_by_page(
+    serving: Serving, traffic: Traffic, browser: Browser
+) -> None:
+    names = [f"shop-{i:02}" for i in range(22)]
+    try:
+        for name in names:
+            traffic.http.put(f"/v1/models/{name}", json=SPEC).raise_for_status()
+        with watched(browser, width=400) as seen:
+            page = opened(seen, serving)
+            rows = page.get_by_role("region", name="Models and versions").get_by_role("row")
+            expect(page.get_by_text("23 models, page 1 of 2")).to_be_visible()
+            expect(rows).to_have_count(1 + 20)
+            page.get_by_role("button", name="Next").click()
+            expect(page.get_by_text("23 models, page 2 of 2")).to_be_visible()
+            expect(rows).to_have_count(1 + 3)
+            page.get_by_role("button", name="shop-21").click()
+            expect(page.get_by_role("heading", name="Quality over time: shop-21")).to_be_visible()
+            page.get_by_label("Filter by name").fill("P-1")
+            expect(page.get_by_text("10 of 23 models, page 1 of 1")).to_be_visible()
+            expect(page.get_by_label("Filter by name")).to_be_focused()
+            expect(page.get_by_role("heading", name="Quality over time: shop-21")).to_be_visible()
+            assert seen.faults() == []
+            page.reload()
+            expect(page.get_by_role("heading", name="Quality over time: shop-21")).to_be_visible()
+            assert seen.errors == []
+    finally:
+        for name in names:
+            traffic.http.delete(f"/v1/models/{name}")
+
+
+def test_a_model_that_has_begun_anew_says_since_when_and_how_to_go_back(
+    serving: Serving, traffic: Traffic, browser: Browser
+) -> None:
+    one = "/v1/models/anew"
+    traffic.http.put(one, json=SPEC).raise_for_status()
+    try:
+        shown = traffic.http.post(f"{one}/rank", json={"documents": documents(1)}).raise_for_status().json()
+        said = {"impression": shown["impression"], "clicks": [shown["ranking"][0]["id"]], "final": True}
+        traffic.http.post(f"{one}/feedback", json=said).raise_for_status()
+        serving.until(lambda: traffic.http.get(one).json()["version"] > 0)
+        generation = traffic.http.get(one).json()["generation"]
+        traffic.http.put(f"{one}?begin_anew=true", json=SPEC | {"seed": 9}).raise_for_status()
+        with watched(browser) as seen:
+            page = opened(seen, serving)
+            row = page.get_by_role("row", name=re.compile("anew"))
+            expect(row.get_by_role("rowheader")).to_have_text("anewbegun anew")
+            row.get_by_role("button", name="anew").click()
+            notice = page.get_by_text("It began to learn anew on")
+            expect(notice).to_contain_text(
+                f"Generation {generation} before it had learned 1 impression, up to version 1."
+            )
+            expect(notice).to_contain_text(f'POST /v1/models/anew/restore {{"generation": {generation}}}')
+            expect(page.get_by_label("Alarms")).to_contain_text("It has begun to learn anew")
+            assert seen.faults() == []
+            traffic.http.post(f"{one}/restore", json={"generation": generation}).raise_for_status()
+            expect(notice).to_be_hidden()
+    finally:
+        traffic.http.delete(one)
 
 
 def test_an_alarm_whose_number_moves_is_read_out_once(serving: Serving, traffic: Traffic, browser: Browser) -> None:

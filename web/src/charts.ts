@@ -26,6 +26,8 @@ export interface Look {
   xName: string;
   /** The top of the axis, where it is known beforehand. */
   top?: number;
+  /** The axis begins near the least value, so that small differences are seen; else at 0. */
+  isClose?: boolean;
   /** What stands there before there is anything to draw. */
   empty?: string;
 }
@@ -42,6 +44,7 @@ abstract class Chart {
   private readonly table = el("div", { class: "scrolls", tabindex: 0 });
   private readonly details: HTMLDetailsElement;
   private width = 0;
+  private isDrawn = false;
   private under: number | null = null; // the x under the pointer
 
   constructor(protected readonly look: Look) {
@@ -59,7 +62,7 @@ abstract class Chart {
 
   /** Draw these series over these x. */
   draw(xs: number[], series: Series[]): void {
-    [this.xs, this.tabled] = [xs, series];
+    [this.xs, this.tabled, this.isDrawn] = [xs, series, true];
     this.series = series.filter((each) => each.onlyInTable !== true);
     this.paint();
     this.tabulate();
@@ -78,11 +81,12 @@ abstract class Chart {
     const attributes = { role: "img", viewBox: `0 0 ${width} ${height}`, height, "aria-label": this.summary() };
     if (known.length === 0) {
       const text = svg("text", { class: "axis", x: width / 2, y: height / 2, "text-anchor": "middle" });
-      fill(text, this.look.empty ?? "nothing yet");
+      fill(text, this.isDrawn ? (this.look.empty ?? "nothing yet") : "asking the service …");
       fill(this.picture, svg("svg", attributes, text));
     } else {
-      const ticks = steps(this.look.top ?? Math.max(...known));
-      const y = linear(0, ticks.at(-1) ?? 1, height - MARGIN.bottom, MARGIN.top);
+      const [least, most] = [Math.min(...known), Math.max(...known)];
+      const ticks = steps(this.look.top ?? most, this.look.isClose === true && least < most ? least : Math.min(0, least));
+      const y = linear(ticks[0] ?? 0, ticks.at(-1) ?? 1, height - MARGIN.bottom, MARGIN.top);
       const cursor = svg("line", { class: "cursor", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden" });
       fill(
         this.picture,
@@ -103,11 +107,11 @@ abstract class Chart {
     const most = Math.max(2, Math.floor((width - MARGIN.left - MARGIN.right) / this.wide()));
     const every = ROUND.find((each) => each * most >= this.xs.length) ?? Math.ceil(this.xs.length / most);
     const last = this.xs.length - 1;
-    return this.xs.flatMap((x, i) =>
-      (this.namesFromEnd ? last - i : i) % every === 0
-        ? [svg("text", { class: "axis", x: this.place(i, width), y: height - 5, "text-anchor": "middle" }, this.look.x(x))]
-        : [],
-    );
+    return this.xs.flatMap((x, i) => {
+      if ((this.namesFromEnd ? last - i : i) % every !== 0) return [];
+      const isCut = this.place(i, width) + this.wide() / 2 > width + 12; // the name would end outside
+      return [svg("text", { class: "axis", x: isCut ? width : this.place(i, width), y: height - 5, "text-anchor": isCut ? "end" : "middle" }, this.look.x(x))];
+    });
   }
 
   /** How much room the name of an x takes. */

@@ -12,9 +12,9 @@ export function number(value: number | null | undefined): string {
   return size >= 1 ? value.toFixed(2) : value.toFixed(3);
 }
 
-/** 1 click, 1,234 clicks. */
-export function counted(n: number, what: string): string {
-  return `${number(n)} ${what}${n === 1 ? "" : "s"}`;
+/** 1 click, 1,234 clicks; 2 searches. */
+export function counted(n: number, what: string, many = "s"): string {
+  return `${number(n)} ${what}${n === 1 ? "" : many}`;
 }
 
 /** 12.3 %. */

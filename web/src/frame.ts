@@ -4,6 +4,10 @@ import { el, say } from "./dom";
 export interface Frame {
   /** Where the page puts what it has. */
   main: HTMLElement;
+  /** The head, for what the page can do as a whole. */
+  head: HTMLElement;
+  /** Say something else in place of the connection's state. */
+  say: (text: string) => void;
   /** Say how the connection is: null when it is well. */
   connection: (broken: string | null) => void;
   /** Add links to other pages, where they are not there yet. */
@@ -18,22 +22,23 @@ export function frame(title: string, links: Link[]): Frame {
   const state = el("span", { class: "badge", role: "status" }, "connecting");
   const main = el("main", { id: "main", tabindex: -1 });
   const items = el("ul", {}, ...links.map(item));
-  document.body.replaceChildren(
-    el("a", { class: "skip", href: "#main" }, "To the content"),
-    el(
-      "header",
-      { class: "top" },
-      el("h1", {}, el("span", { class: "mark", "aria-hidden": "true" }), title),
-      el("nav", { "aria-label": "Pages" }, items),
-      state,
-    ),
-    main,
+  const head = el(
+    "header",
+    { class: "top" },
+    el("h1", {}, el("span", { class: "mark", "aria-hidden": "true" }), title),
+    el("nav", { "aria-label": "Pages" }, items),
+    state,
   );
+  document.body.replaceChildren(el("a", { class: "skip", href: "#main" }, "To the content"), head, main);
   const link = (more: Link[]): void => {
     const news = more.filter(([, path]) => items.querySelector(`[href="${CSS.escape(path)}"]`) === null);
     items.append(...news.map(item));
   };
-  return { main, connection: (broken) => connection(state, broken), link };
+  const instead = (text: string): void => {
+    state.className = "badge";
+    say(state, text);
+  };
+  return { main, head, say: instead, connection: (broken) => connection(state, broken), link };
 }
 
 function item([name, path]: Link): HTMLElement {

@@ -313,9 +313,10 @@ class Operations:
         return Call("POST", of_model(model, "/erase"), body=Erase(source))
 
     @Operation
-    def overview(self) -> Call[dict[str, Any]]:
-        """Return models, traffic and alarms of now."""
-        return Call("GET", "/v1/overview")
+    def overview(self, *, filter: str = "", page: int = 1, model: str | None = None) -> Call[dict[str, Any]]:
+        """Return traffic and alarms of now, a page of the models whose names contain `filter`, and one in detail."""
+        query = {"filter": filter, "page": str(page)} | ({} if model is None else {"model": model})
+        return Call("GET", "/v1/overview", query=query)
 
     @Operation
     def history(self, model: str = DEFAULT, *, span: Span = "minutes") -> Call[dict[str, Any]]:

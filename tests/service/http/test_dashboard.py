@@ -21,16 +21,17 @@ from starlette.testclient import TestClient
 from perturank.service.http.background import Sampler
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.state import State
-from perturank.service.log import Log, changes, exploration_cost
-from perturank.service.log.counters import LEARNED, MINUTE, TOTAL
+from perturank.service.log import Log, changes, quality
+from perturank.service.log.counters import LEARNED, MINUTE, TOTAL, merge
 from perturank.service.log.feedback import close_windows
 from perturank.service.log.records import Changed, Feedback, Impression
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
-from perturank.service.serving.overview import Overview
+from perturank.service.serving.overview import Overview, View
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics, Traffic
 from perturank.wire.requests import ListFeedback
+from perturank.wire.specification import ACTIONS
 
 MODEL = {"n_features": N_FEATURES, "ranker": "p2linrank", "places": PLACES}
 
@@ -56,13 +57,26 @@ def lived(http: TestClient) -> TestClient:
 def test_the_overview_counts_lists_clicks_and_places(lived: TestClient) -> None:
     moment = lived.get("/v1/overview").json()
     (model,) = moment["models"]
+    assert moment["chosen"] == model | {name: moment["chosen"][name] for name in ("by_place", "minutes")}
     total = model["total"]
     assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0, "own": 0}
     assert total["feedback"] == {"recorded": 3, "early": 0, "late": 0}
-    assert [(each["shown"], each["clicks"]) for each in total["by_place"]] == [(4, 1), (4, 1), (3, 1), (3, 0)]
+    assert [(each["shown"], each["clicks"]) for each in moment["chosen"]["by_place"]] == [
+        (4, 1),
+        (4, 1),
+        (3, 1),
+        (3, 0),
+    ]
     assert 0 <= total["certain_places"] <= 1
     assert total["exploration"]["lists"] == 3
     assert total["exploration"]["shown"] == pytest.approx((1 + 1 / 2) / 3)
+    told = {name: (each["lists"], each["rank"], each["reward"]) for name, each in total["quality"].items()}
+    assert {name: told[name] for name in ("learn", "exploit", "shown")} == {
+        "learn": (3, 0.5, 1.0),
+        "exploit": (1, 0.0, 0.0),
+        "shown": (4, 0.375, 0.75),
+    }
+    assert told.keys() == {"learn", "exploit", "shown", "best", "own"}
     assert model["lag"] > 0  # nobody learns here
     assert [alarm["name"] for alarm in moment["alarms"]] == ["no learner"]
     assert sum(moment["traffic"]["rank"]["per_second"]) <= 4
@@ -112,7 +126,7 @@ def test_a_moment_has_the_last_minutes_alone_though_the_clock_was_set_back(
             transaction.counters.add("m", {LEARNED: 1})
     minutes = service.log.counters((MINUTE,), model="m")
     monkeypatch.setattr(time, "time", lambda: now / 1e9 - 86_400)
-    (model,) = Overview(service, Traffic()).now()["models"]
+    model = Overview(service, Traffic()).now()["chosen"]
     assert [each["start"] for each in model["minutes"]] == [1000 * row.start for row in minutes if row.span][-3:]
 
 
@@ -123,6 +137,9 @@ def test_prometheus_is_told_of_clicks_lag_shares_and_alarms(lived: TestClient) -
     assert 'perturank_shown_total{model="m",place="1"} 4.0' in page
     assert float(re.findall(r'perturank_learning_lag_seconds{model="m"} (\S+)', page)[0]) > 0
     assert 'perturank_alarm{model="",name="no learner"} 1.0' in page
+    assert 'perturank_searches_total{model="m",order="exploit"} 1.0' in page
+    assert 'perturank_reciprocal_rank_sum{model="m",order="learn"} 1.5' in page
+    assert 'perturank_reward_sum{model="m",order="learn"} 3.0' in page
     for name in ("update_seconds_sum", "uncertain_share_count", "exploration_cost", "places_total", "log_bytes"):
         assert f"perturank_{name}" in page
     assert len(re.findall("^# TYPE perturank_version gauge", page, re.M)) == 1
@@ -244,11 +261,11 @@ def test_events_come_one_after_another_until_the_service_stops(
 ) -> None:
     moments, now = [0], Overview.now
 
-    def looked(overview: Overview) -> Any:
+    def looked(overview: Overview, view: View) -> Any:
         moments[0] += 1
         if moments[0] == 2:
             service.stopping.set()
-        return now(overview)
+        return now(overview, view)
 
     monkeypatch.setattr(Overview, "now", looked)
     with lived.stream("GET", "/v1/live") as stream:
@@ -276,7 +293,7 @@ def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, servic
     (total,) = (row.amounts for row in service.log.counters((TOTAL,)))
     expected = recounted(service.log)
     assert {name: total[name] for name in expected} == pytest.approx(expected)
-    counted = [name for name in total if name.startswith(("lists", "length", "click", "feedback", "priced", "recip"))]
+    counted = [name for name in total if name.startswith(("lists", "length", "click", "feedback", "quality"))]
     assert sorted(counted) == sorted(expected)
 
 
@@ -291,7 +308,6 @@ def recounted(log: Log) -> dict[str, float]:
                 lists[name], clicks[name] = shown, set()
                 found[f"lists {shown.mode}"] += 1
                 found[f"length {len(shown.ids)}"] += 1
-                found["priced lists"] += shown.agreed is not None
             case Feedback() as said:
                 found["feedback recorded"] += 1
                 clicks[name] |= set(said.clicks)
@@ -299,8 +315,51 @@ def recounted(log: Log) -> dict[str, float]:
         for document in clicks[name]:
             found[f"click {shown.ids.index(document) + 1}"] += 1
     amounts = {key: float(n) for key, n in found.items()}
-    worths = [exploration_cost.worth(shown, clicks[name]) for name, shown in lists.items()]
-    return amounts | {
-        exploration_cost.SHOWN: sum(one for one, _ in worths),
-        exploration_cost.BEST: sum(other for _, other in worths),
-    }
+    for name, shown in lists.items():
+        events = [(document, "click") for document in clicks[name]]
+        for part in (quality.list_amounts(shown), quality.event_amounts(shown, [], events, ACTIONS)):
+            merge(amounts, part)
+    return amounts
+
+
+def test_models_come_in_pages_by_their_names_and_one_is_told_in_detail(http: TestClient, service: Service) -> None:
+    with service.log.transaction() as transaction:
+        for i in range(45):
+            transaction.append(f"shop-{i:02}", Changed(0, spec()))
+        transaction.append("other", Changed(0, spec()))
+        transaction.counters.add("shop-44", {LEARNED: 7})
+    service.refresh()
+
+    def told(**asked: str | int) -> tuple[list[str], dict[str, int], str]:
+        moment = http.get("/v1/overview", params=asked).json()
+        return [each["model"] for each in moment["models"]], moment["pages"], moment["chosen"]["model"]
+
+    names, pages, chosen = told()
+    assert (len(names), names[:2], chosen) == (20, ["other", "shop-00"], "other")
+    assert pages == {"page": 1, "of": 3, "found": 46, "models": 46}
+    names, pages, chosen = told(page=3, model="shop-44", filter="SHOP")
+    assert (names, chosen) == ([f"shop-{i}" for i in range(40, 45)], "shop-44")
+    assert pages == {"page": 3, "of": 3, "found": 45, "models": 46}
+    assert told(page=9)[1]["page"] == 3
+    assert told(filter="none")[:2] == ([], {"page": 1, "of": 1, "found": 0, "models": 46})
+    assert told(model="gone")[2] == "other"
+    assert http.get("/v1/overview", params={"model": "shop-44"}).json()["chosen"]["total"]["learned"] == 7
+    assert http.get("/v1/overview", params={"page": "0"}).status_code == 422
+    assert http.get("/v1/live", params={"page": "x"}).status_code == 422
+
+
+def test_alarms_of_very_many_models_are_counted_and_prometheus_names_them_all(
+    http: TestClient, service: Service
+) -> None:
+    with service.log.transaction() as transaction:
+        for i in range(30):
+            transaction.counters.completed[f"m{i}"] = transaction.append(f"m{i}", Changed(0, spec()))
+    service.refresh()
+    late = time.time_ns() + 60 * 10**9
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: late)
+        moment = http.get("/v1/overview").json()
+        page = http.get("/metrics").text
+    assert len(moment["alarms"]) + moment["more_alarms"] == 31  # nobody learns, and all wait
+    assert len(moment["alarms"]) == 8
+    assert len(re.findall(r'perturank_alarm{model="m\d+",name="lag"} 1.0', page)) == 30

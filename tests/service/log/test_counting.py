@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 from helpers.service_small import clicked, created, impression, shown
 
 from perturank.service.log import Log
-from perturank.service.log.counters import PROGRESS, TOTAL, Amounts, LearningProgress
+from perturank.service.log.counters import PROGRESS, TOTAL, Amounts, LearningProgress, list_amounts, summary
 from perturank.service.log.feedback import close_windows, record_feedback
-from perturank.service.log.records import new_id
+from perturank.service.log.records import Event, new_id
 from perturank.service.serving.overview import Lags
+from perturank.service.serving.sampling import agreement
 
 DAY = 86_400_000
 
@@ -36,6 +38,27 @@ def test_clicks_are_counted_at_their_places_once(log: Log) -> None:
         "click 4": 1,
         "feedback recorded": 2,
     }
+
+
+def test_quality_is_counted_with_the_list_and_with_its_events(log: Log) -> None:
+    created(log)
+    agreed = agreement([-0.7, -0.7, 0.0, 0.0], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3], 1.0)
+    entry = impression(agreed=agreed, own_agreed=agreed[:4])
+    name = shown(log, entry)
+    with log.transaction() as transaction:
+        transaction.counters.add("m", list_amounts(entry, [True] * 4))
+    for part in (["b"], ["b", "a"]):
+        with log.transaction() as transaction:
+            record_feedback(transaction, "m", name, part, False)
+    with log.transaction() as transaction:
+        record_feedback(transaction, "m", name, [], False, events=[Event("a", "purchase", 12.0)])
+    told = summary(totals(log))["quality"]
+    assert (told["shown"]["lists"], told["shown"]["rank"], told["shown"]["reward"]) == (1, 1.0, 11.0)
+    assert told["best"]["least"] == told["own"]["least"] == pytest.approx(math.exp(0.7), rel=1e-5)
+    assert told["own"]["reward"] == pytest.approx(10 * math.exp(0.7), rel=1e-5)
+    assert told["best"]["reward"] == pytest.approx(10 * math.exp(0.7) + math.exp(1.4), rel=1e-5)
+    assert log.counters((TOTAL,), model=["none", "m"]) == log.counters((TOTAL,), model="m")
+    assert log.counters((TOTAL,), model=[]) == []
 
 
 def test_late_and_early_feedback_is_told_apart(log: Log) -> None:

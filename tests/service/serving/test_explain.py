@@ -41,7 +41,7 @@ def test_the_graph_of_many_documents_ends_somewhere() -> None:
 
 def test_draws_are_counted_by_document_and_place() -> None:
     orders: Iterator[list[int]] = iter([[2, 0], [2, 1], [0, 2], [2, 0]])
-    found = drawn(lambda: SampledList(next(orders), [], [], None, [], [], None), ["a", "b", "c"], 4)
+    found = drawn(lambda: SampledList(next(orders), [], [], None, None, [], [], None), ["a", "b", "c"], 4)
     assert found == {
         "lists": 4,
         "different": 3,
@@ -159,7 +159,7 @@ def test_the_log_says_of_a_list_where_it_was_left_to_chance() -> None:
         ([0.0, half, 0.0, half], [0, 1, 2, 3], [0, 1, 2, 3], 0.5, [None, True, None, True]),
     ]
     for log_p, order, best, share, expected in cases:
-        entry = impression(agreed=agreement(log_p, order, best, share))
+        entry = impression(agreed=agreement(log_p, order, best, best, share))
         assert explored(entry, always=share == 1) == expected
     assert explored(impression(agreed=None), always=True) == [None] * 4
     assert explored(impression(mode="exploit"), always=True) == [False] * 4

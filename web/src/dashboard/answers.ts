@@ -8,10 +8,30 @@ export interface Exploration {
   cost: number;
 }
 
+/** How good lists were, measured or estimated. */
+export interface Quality {
+  lists: number;
+  /** Reciprocal rank of the first click; the truth lies between the least and the most that the lists allow. */
+  rank: number;
+  least: number;
+  most: number;
+  rank_error: number;
+  reward: number;
+  reward_error: number;
+  /** 1 where the lists that agree with the order stand for all. */
+  coverage: number;
+}
+
+/** Measured: the modes, and all that was shown. Estimated: the best estimate, and the caller's own order. */
+export type Qualities = Partial<Record<"shown" | "learn" | "exploit" | "shadow" | "best" | "own", Quality>>;
+
 export interface Summary {
   lists: { learn: number; exploit: number; shadow: number; own: number };
   feedback: { recorded: number; early: number; late: number };
   clicks: number;
+  events: Record<string, number>;
+  values: Record<string, number>;
+  quality: Qualities;
   certain_places: number | null;
   uncertain_pairs: number | null;
   learned: number;
@@ -39,8 +59,22 @@ export interface Model {
   published_at: number | null;
   newest_at: number | null;
   lag: number;
-  total: Summary & { by_place: { place: number; shown: number; clicks: number }[] };
+  begun_anew: { at: number; generation: number; version: number; learned: number } | null;
+  total: Summary;
+}
+
+/** The model that is looked at. */
+export interface Chosen extends Model {
+  by_place: { place: number; shown: number; clicks: number }[];
   minutes: Bucket[];
+}
+
+/** The page of models that is sent, how many pages there are, and how many models. */
+export interface Pages {
+  page: number;
+  of: number;
+  found: number;
+  models: number;
 }
 
 export interface Version {
@@ -74,9 +108,12 @@ export interface Moment {
   process: { version: string; pid: number; since: number; pages: string[] };
   compiling: number;
   alarms: Alarm[];
+  more_alarms: number;
   traffic: { rank: Traffic; feedback: Traffic };
   log: { bytes: number | null; position: number | null; room: number | null; is_led: boolean | null };
   models: Model[];
+  pages: Pages;
+  chosen: Chosen | null;
 }
 
 export interface Asked {

@@ -1,7 +1,7 @@
 import "../page.css";
 import "./dashboard.css";
 import { json } from "../api";
-import { el, fill } from "../dom";
+import { el, fill, say } from "../dom";
 import { frame } from "../frame";
 import { follow } from "../live";
 import { Alarms } from "./alarms";
@@ -9,16 +9,23 @@ import type { Bucket, Moment } from "./answers";
 import { Charts } from "./charts";
 import { Inspector } from "./inspector";
 import { Models } from "./models";
+import { QualityCharts } from "./quality";
 import { Tiles } from "./tiles";
 
-const SPANS = { minutes: { name: "three hours", seconds: 60, kept: 180 }, hours: { name: "a month", seconds: 3600, kept: 720 } };
+const SPANS = {
+  minutes: { name: "three hours", said: "in the last three hours", seconds: 60, kept: 180 },
+  hours: { name: "a month", said: "in the last month", seconds: 3600, kept: 720 },
+};
 const ASKED_AGAIN = 60_000; // milliseconds after which hours are
 type Span = "minutes" | "hours";
 
 const page = frame("perturank", [["Dashboard", "/"], ["API", "/docs"]]);
-const [alarms, tiles, charts, inspector] = [new Alarms(), new Tiles(), new Charts(), new Inspector()];
-const models = new Models(() => latest && show(latest));
-const title = el("h2", { id: "over-time" }, "Over time");
+const [alarms, quality, tiles, charts, inspector] = [new Alarms(), new QualityCharts(), new Tiles(), new Charts(), new Inspector()];
+const models = new Models(watch);
+const title = el("h2", { id: "quality" }, "Quality over time");
+const another = el("a", { class: "small", href: "#models-title", hidden: true }, "Another model");
+const rest = el("h2", { id: "over-time" }, "Clicks and learning");
+const pause = el("button", { type: "button" }, "Pause");
 const foot = el("footer", { class: "small muted" });
 
 let latest: Moment | null = null;
@@ -26,6 +33,8 @@ let span: Span = "minutes";
 let looked: string | null = null; // what was last asked for
 let held: string | null = null; // what the buckets are of
 let buckets = new Map<number, Bucket>();
+let isBroken = false; // the stream
+let leave: (() => void) | null = null; // ends the stream; null: the page is paused
 
 const choices = (["minutes", "hours"] as const).map((each) => {
   const input = el("input", { type: "radio", name: "span", value: each, id: `span-${each}`, checked: each === span });
@@ -36,18 +45,28 @@ const choices = (["minutes", "hours"] as const).map((each) => {
   });
   return el("span", {}, input, el("label", { for: `span-${each}` }, SPANS[each].name));
 });
+pause.addEventListener("click", () => {
+  if (leave === null) return watch();
+  leave();
+  leave = null;
+  page.say("paused");
+  say(pause, "Resume");
+});
 
+page.head.append(pause);
 page.main.append(
   alarms.node,
   alarms.spoken,
-  tiles.node,
-  models.node,
   el(
     "section",
-    { class: "over-time", "aria-labelledby": "over-time" },
-    el("div", { class: "row" }, title, el("fieldset", { class: "switch" }, el("legend", { class: "hidden-visually" }, "How far back"), ...choices)),
-    charts.node,
+    { class: "over-time", "aria-labelledby": "quality" },
+    el("div", { class: "row" }, title, another, el("fieldset", { class: "switch" }, el("legend", { class: "hidden-visually" }, "How far back"), ...choices)),
+    quality.anew,
+    quality.node,
   ),
+  tiles.node,
+  models.node,
+  el("section", { class: "over-time", "aria-labelledby": "over-time" }, rest, charts.node),
   inspector.node,
   foot,
 );
@@ -55,15 +74,18 @@ page.main.append(
 /** Show a moment; where another model or span is looked at, or the past may have changed, ask for it. */
 function show(moment: Moment): void {
   latest = moment;
-  const model = models.current(moment.models);
+  const model = moment.chosen;
   alarms.show(moment);
-  tiles.show(moment, model);
-  models.show(moment.models, moment.at);
-  charts.showMoment(moment, model);
-  fill(title, model ? `Over time: ${model.model}` : "Over time");
+  quality.showModel(model);
+  tiles.show(moment);
+  models.show(moment);
+  charts.showMoment(moment);
+  say(title, model ? `Quality over time: ${model.model}` : "Quality over time");
+  say(rest, model ? `Clicks and learning: ${model.model}` : "Clicks and learning");
+  another.hidden = moment.pages.models < 2;
   fill(foot, `perturank ${moment.process.version}, process ${moment.process.pid}, up since ${new Date(moment.process.since).toLocaleString("en-GB")}.`);
   page.link(moment.process.pages.map((path) => [named(path), path]));
-  if (model === undefined) return;
+  if (model === null) return draw();
   inspector.choose(model.model);
   const about = `${span} ${model.model}`;
   const wanted = span === "minutes" ? about : `${about} ${Math.floor(moment.at / ASKED_AGAIN)}`; // moments bring minutes alone
@@ -95,16 +117,28 @@ function named(path: string): string {
 }
 
 function draw(): void {
-  const { seconds, kept } = SPANS[span];
+  const { seconds, kept, said } = SPANS[span];
   const oldest = (latest?.at ?? 0) - 1000 * seconds * kept;
   for (const start of buckets.keys()) if (start < oldest) buckets.delete(start);
-  charts.showHistory([...buckets.values()].sort((one, other) => one.start - other.start), seconds);
+  const past = [...buckets.values()].sort((one, other) => one.start - other.start);
+  quality.showHistory(past, seconds, said);
+  charts.showHistory(past, seconds);
 }
 
-follow<Moment>("/v1/live", {
-  onData: show,
-  onState: (broken) => {
-    looked = null; // what happened meanwhile is asked for
-    page.connection(broken);
-  },
-});
+/** Follow what the reader looks at now, in place of what it was before; this also ends a pause. */
+function watch(): void {
+  leave?.();
+  say(pause, "Pause");
+  const { filter, page: number, model } = models.view;
+  const asked = new URLSearchParams({ ...(filter && { filter }), ...(number > 1 && { page: String(number) }), ...(model !== null && { model }) }).toString();
+  leave = follow<Moment>(asked === "" ? "/v1/live" : `/v1/live?${asked}`, {
+    onData: show,
+    onState: (broken) => {
+      if (broken !== null || isBroken) looked = null; // what happened meanwhile is asked for
+      isBroken = broken !== null;
+      page.connection(broken);
+    },
+  });
+}
+
+watch();

@@ -1,7 +1,7 @@
 /** The numbers of this moment, large. */
 import { el, say } from "../dom";
 import { bytes, counted, duration, number, percent } from "../format";
-import type { Model, Moment, Traffic } from "./answers";
+import type { Moment, Traffic } from "./answers";
 
 const SECONDS = 10;
 
@@ -22,7 +22,8 @@ export class Tiles {
     }
   }
 
-  show(moment: Moment, model: Model | undefined): void {
+  show(moment: Moment): void {
+    const model = moment.chosen;
     const { rank, feedback } = moment.traffic;
     this.tell("Lists a second", number(rate(rank)), `over ${SECONDS} s`);
     this.tell("Feedback a second", number(rate(feedback)), model ? `${counted(model.total.clicks, "click")} since the model was made` : "");

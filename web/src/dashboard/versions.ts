@@ -17,7 +17,7 @@ export class Versions {
   readonly node: HTMLDetailsElement;
   private readonly title = el("summary", {}, "Versions");
   private readonly body = el("tbody");
-  private model: Model | undefined;
+  private model: Model | null = null;
   private listed = ""; // what the list was asked for
   private isAsking = false;
 
@@ -30,10 +30,10 @@ export class Versions {
   }
 
   /** Keep to this model; its versions are asked for when they are others than those listed. */
-  show(model: Model | undefined): void {
+  show(model: Model | null): void {
     this.model = model;
-    this.node.hidden = model === undefined || model.newest === 0;
-    if (model === undefined) return;
+    this.node.hidden = model === null || model.newest === 0;
+    if (model === null) return;
     say(this.title, `The last ${LISTED} versions of ${model.model}`);
     const wanted = JSON.stringify([model.model, model.newest, model.version, model.pinned]);
     if (this.node.open && !this.isAsking && wanted !== this.listed) void this.load(model.model, wanted);

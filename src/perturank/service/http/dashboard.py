@@ -12,14 +12,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from perturank.service.http.decoding import respond
+from perturank.service.http.decoding import query_number, respond
 from perturank.service.http.request import find_model
 from perturank.service.log.refusals import Refused, TooMany
 from perturank.service.serving.models import RecentQuery
-from perturank.service.serving.overview import SPANS, Overview
+from perturank.service.serving.overview import SPANS, Overview, View
 from perturank.service.serving.service import Service
 
 MOST_STREAMS = 32
+PAGES = range(1, 2**31)  # of models
 SECONDS_BETWEEN_EVENTS = 1.0
 NOT_KEPT = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -33,19 +34,19 @@ class Dashboard:
 
     async def overview(self, request: Request) -> Response:
         """Answer with the present state."""
-        return respond(request, await anyio.to_thread.run_sync(self._overview.now))
+        return respond(request, await anyio.to_thread.run_sync(self._overview.now, _view(request)))
 
     async def live(self, request: Request) -> Response:
         """Answer with a stream of server-sent events, one a second, each like the overview."""
         if self._n_streams >= MOST_STREAMS:
             raise TooMany(f"{MOST_STREAMS} dashboards are open", "close one")
-        return StreamingResponse(self._events(), media_type="text/event-stream", headers=NOT_KEPT)
+        return StreamingResponse(self._events(_view(request)), media_type="text/event-stream", headers=NOT_KEPT)
 
-    async def _events(self) -> AsyncIterator[bytes]:
+    async def _events(self, view: View) -> AsyncIterator[bytes]:
         self._n_streams += 1
         try:
             while not self._service.stopping.is_set():
-                moment = await anyio.to_thread.run_sync(self._overview.now)
+                moment = await anyio.to_thread.run_sync(self._overview.now, view)
                 yield b"data: " + msgspec.json.encode(moment) + b"\n\n"
                 await asyncio.sleep(SECONDS_BETWEEN_EVENTS)
         finally:
@@ -70,6 +71,11 @@ class Dashboard:
         return respond(
             request, {"model": loaded.name, "queries": [_about(each) for each in self._recent.of(loaded.name)]}
         )
+
+
+def _view(request: Request) -> View:
+    asked = request.query_params
+    return View(asked.get("filter", ""), query_number(request, "page", PAGES) or 1, asked.get("model"))
 
 
 def _small(request: Request, response: Response) -> Response:

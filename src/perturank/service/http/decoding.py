@@ -164,6 +164,16 @@ async def offload(body: bytes, make: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(make) if len(body) > LARGE else make()
 
 
+def query_number(request: Request, name: str, within: range) -> int | None:
+    """Return a number behind the question mark; None: it is not there."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) in within):
+        raise Refused(f"{name} is {text[:40]!r}", f"say a number from {within[0]} to {within[-1]}")
+    return int(text)
+
+
 def respond(request: Request, value: Any, status: int = 200) -> Response:
     """Return the answer as JSON or MessagePack, like the request."""
     if is_binary(request):

@@ -10,7 +10,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perturank.service.http.decoding import FILE, decode, read_body, respond
+from perturank.service.http.decoding import FILE, decode, query_number, read_body, respond
 from perturank.service.http.request import find_model
 from perturank.service.log import generations, snapshots
 from perturank.service.log.generations import Generation
@@ -77,8 +77,8 @@ class ModelEndpoints:
     async def versions(self, request: Request) -> Response:
         """Answer with the model's versions, newest first: at most `limit`, and only those `before` a number."""
         loaded = await find_model(self._service, request.path_params["model"])
-        limit, before = _number(request, "limit", snapshots.PAGE_SIZES), _number(request, "before", snapshots.NUMBERS)
-        n = limit or PAGE_SIZE
+        n = query_number(request, "limit", snapshots.PAGE_SIZES) or PAGE_SIZE
+        before = query_number(request, "before", snapshots.NUMBERS)
         found = await run(generations.versions_before, self._service.log, loaded.name, loaded.generation, n, before)
         stored = set(await run(snapshots.versions, self._service.log, loaded.name))
         about = [
@@ -137,16 +137,6 @@ def _flag(request: Request, name: str, *, default: bool) -> bool:
     if text not in ("true", "false"):
         raise Refused(f"{name} is {text[:40]!r}", "say true or false")
     return text == "true"
-
-
-def _number(request: Request, name: str, within: range) -> int | None:
-    """Return a number behind the question mark; None: it is not there."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) in within):
-        raise Refused(f"{name} is {text[:40]!r}", f"say a number from {within[0]} to {within[-1]}")
-    return int(text)
 
 
 def described(loaded: LoadedModel) -> answers.Described:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from perturank.service.http.auth import Scope
+from perturank.service.http.dashboard import PAGES
 from perturank.service.log import snapshots
-from perturank.service.serving.overview import SPANS
+from perturank.service.serving.overview import MODELS_ON_A_PAGE, SPANS
 from perturank.wire import answers, requests
 from perturank.wire.specification import SpecRequest
 
@@ -44,6 +45,11 @@ ONE = "/v1/models/{model}"
 RECENT_NOTE = "A recent query is somebody else's and needs the scope admin."
 ANEW = (("begin_anew", {"enum": ["true", "false"]}),)
 ANEW_NOTE = "Refused with 409 where what was learned could not be kept, unless `begin_anew` is true."
+VIEW = (("filter", {"type": "string"}), ("page", _within(PAGES)), ("model", {"type": "string"}))
+VIEW_NOTE = (
+    f"Models come in pages of {MODELS_ON_A_PAGE}: those whose name contains `filter`. "
+    "One is told in detail, `model` or the first."
+)
 IMPRESSION = "AZqT8Jc0sKk5vD2xYw7uQm3hR1tE6bNf"
 RANK = {
     "query": "red shoes",
@@ -271,8 +277,32 @@ ROUTES = (
         202,
         (404, 413, 422, 507),
     ),
-    Route("GET", "/v1/overview", "watch.overview", "Models, traffic and alarms of now", "admin", None, dict[str, Any]),
-    Route("GET", "/v1/live", "watch.live", "The same as server-sent events, one a second", "admin", None, Events),
+    Route(
+        "GET",
+        "/v1/overview",
+        "watch.overview",
+        "Models, traffic and alarms of now",
+        "admin",
+        None,
+        dict[str, Any],
+        200,
+        (422,),
+        query=VIEW,
+        note=VIEW_NOTE,
+    ),
+    Route(
+        "GET",
+        "/v1/live",
+        "watch.live",
+        "The same as server-sent events, one a second",
+        "admin",
+        None,
+        Events,
+        200,
+        (422,),
+        query=VIEW,
+        note=VIEW_NOTE,
+    ),
     Route(
         "GET",
         f"{ONE}/history",

@@ -108,8 +108,13 @@ class Log(Protocol):
     def names(self, prefix: str) -> list[str]:
         """Return the names of stored bytes with this prefix."""
 
-    def counters(self, spans: tuple[int, ...], since: int = 0, model: str | None = None) -> list[PeriodCounters]:
-        """Return the counters of periods of these lengths from a time (seconds) on, and totals; None: of all models."""
+    def counters(
+        self, spans: tuple[int, ...], since: int = 0, model: str | Sequence[str] | None = None
+    ) -> list[PeriodCounters]:
+        """Return the counters of periods of these lengths from a time (seconds) on, and totals.
+
+        They are those of one model, of several, or (None) of all.
+        """
 
     def damage(self) -> list[str]:
         """Return the faults that the database finds in its own files."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from perturank.service.log import exploration_cost
+from perturank.service.log import quality
 from perturank.service.log.records import Event, EventKey, Impression, document_worths
 from perturank.wire.specification import CLICK as CLICKED
 from perturank.wire.specification import ShownMode
@@ -123,11 +123,10 @@ def merge(into: Amounts, amounts: Mapping[str, float]) -> None:
 
 
 def read(
-    execute: Execute, table: str, spans: Sequence[int], since: int, model: str | None = None
+    execute: Execute, table: str, spans: Sequence[int], since: int, of: str = "TRUE", values: tuple[Any, ...] = ()
 ) -> list[PeriodCounters]:
-    """Return the counters of periods of these lengths from `since` on, and totals; model None: of all models."""
-    of_model, values = ("", ()) if model is None else ("AND model = ?", (model,))
-    query = f"SELECT {KEY}, amount FROM {table} WHERE span = ? AND start >= ? {of_model} ORDER BY {KEY}"
+    """Return the counters of periods of these lengths from `since` on, and totals; `of`: a condition on models."""
+    query = f"SELECT {KEY}, amount FROM {table} WHERE span = ? AND start >= ? AND {of} ORDER BY {KEY}"
     found = []
     for span in spans:
         rows = execute(query, (span, since if span > 0 else 0, *values))
@@ -185,9 +184,7 @@ def list_amounts(entry: Impression, certain: Sequence[bool]) -> Amounts:
     amounts = {LISTS + entry.mode: 1.0, f"{LENGTH}{len(entry.ids)}": 1.0}
     if entry.mode == "learn":
         amounts |= {PLACES: len(certain), CERTAIN: sum(certain)}
-        if entry.agreed is not None and not entry.earlier:
-            amounts[exploration_cost.LISTS] = 1
-    return amounts
+    return amounts | quality.list_amounts(entry)
 
 
 def event_amounts(
@@ -205,11 +202,7 @@ def event_amounts(
     gain = sum(document_worths(after, actions).values()) - sum(document_worths(known, actions).values())
     if gain:
         amounts[REWARD] = gain
-    return amounts | exploration_cost.click_amounts(shown, _clicked(known), _clicked(after))
-
-
-def _clicked(events: Iterable[EventKey]) -> set[str]:
-    return {document for document, action in events if action == CLICKED}
+    return amounts | quality.event_amounts(shown, known, after, actions)
 
 
 def by_place(amounts: Mapping[str, float]) -> list[dict[str, int]]:
@@ -241,7 +234,8 @@ def summary(amounts: Mapping[str, float]) -> dict[str, Any]:
         "update_seconds": _ratio(amounts, UPDATE_SECONDS, UPDATES),
         "lag": _ratio(amounts, LAG, LAGS),
         "largest_lag": amounts.get(LARGEST + LAG),
-        "exploration": exploration_cost.summary(amounts),
+        "quality": quality.summary(amounts),
+        "exploration": quality.exploration(amounts),
     }
 
 

@@ -55,6 +55,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     ours: list[str] | None = None  # the list that the model would have shown, if the caller showed its own order
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
     earlier: list[bytes] = []  # names of the pages before this one, the first page first
+    own_agreed: bytes | None = None  # `agreed`, with the caller's own order; None: its quality is not counted
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):

@@ -239,10 +239,17 @@ class SqlLog(ABC, Generic[C]):
         return sorted(name for (name,) in found)
 
     def counters(
-        self, spans: tuple[int, ...], since: int = 0, model: str | None = None
+        self, spans: tuple[int, ...], since: int = 0, model: str | Sequence[str] | None = None
     ) -> list[counters.PeriodCounters]:
         """Return the counters of periods of these lengths."""
-        return counters.read(self.rows, f"{self.prefix}counters", spans, since, model)
+        table = f"{self.prefix}counters"
+        if model is None:
+            return counters.read(self.rows, table, spans, since)
+        names = [model] if isinstance(model, str) else model
+        if not names:
+            return []
+        found = (counters.read(self.rows, table, spans, since, *some) for some in self.among("model", names))
+        return sorted(row for rows in found for row in rows)
 
 
 class SqlTransaction(Generic[C]):

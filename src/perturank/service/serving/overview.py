@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from perturank.__about__ import __version__
@@ -26,7 +27,9 @@ from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics, Traffic
 
 SECONDS_KEPT = 0.9  # the overview is read at most once a second, for all readers
-MINUTES_TOLD = 3  # of each model; `history` has those before them
+MINUTES_TOLD = 3  # of the model that is looked at; `history` has those before them
+MODELS_ON_A_PAGE = 20
+MOST_ALARMS = 8  # told at once: if nothing is learned, every model has one
 SPANS = {
     "minutes": (MINUTE,),
     "hours": (MINUTE, HOUR),
@@ -58,6 +61,27 @@ class Lags:
         return max(progress.lag(time.time_ns() // 1_000_000), now - since)
 
 
+class View(NamedTuple):
+    """What a reader looks at: a page of the models whose names contain a text, and one model; None: the first."""
+
+    filter: str = ""
+    page: int = 1
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class Present:
+    """The present state, as it is kept for a second: what all readers are told, and the models that they looked at."""
+
+    until: float  # by the monotonic clock
+    told: dict[str, Any]
+    alarms: list[Alarm]
+    models: dict[str, LoadedModel]
+    lags: dict[str, float]
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    details: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
 class Overview:
     """One serving process as seen from outside."""
 
@@ -67,69 +91,89 @@ class Overview:
         self.pages: Sequence[str] = ()  # paths of added pages, likewise
         self._began = int(time.time() * 1000)
         self._lock = threading.Lock()
-        self._kept: tuple[float, dict[str, Any]] | None = None
+        self._kept: Present | None = None
 
     def prometheus(self, metrics: Metrics) -> bytes:
         """Return the metrics as text."""
-        return metrics.page(self.service.log, self.now(), self.totals())
+        present = self.present()
+        models = [_about(loaded, present.lags[name]) for name, loaded in present.models.items()]
+        told = {"models": models, "alarms": [alarm._asdict() for alarm in present.alarms]}
+        return metrics.page(self.service.log, told, self.totals())
 
-    def now(self) -> dict[str, Any]:
+    def present(self) -> Present:
         """Return the present state, read at most once a second."""
         with self._lock:
-            now = time.monotonic()
-            if self._kept is None or now - self._kept[0] > SECONDS_KEPT:
-                self._kept = (now, self.read())
-            return self._kept[1]
+            if self._kept is None or time.monotonic() > self._kept.until:
+                self._kept = self.read()
+            return self._kept
 
-    def read(self) -> dict[str, Any]:
+    def now(self, view: View | None = None) -> dict[str, Any]:
+        """Return the present state as the dashboard is told it: a page of the models, and one of them in detail."""
+        present, view = self.present(), view or View()
+        names = [name for name in present.models if view.filter.casefold() in name.casefold()]
+        n_pages = max(1, -(-len(names) // MODELS_ON_A_PAGE))
+        page = min(view.page, n_pages)
+        chosen = view.model if view.model in present.models else next(iter(present.models), None)
+        shown = names[(page - 1) * MODELS_ON_A_PAGE : page * MODELS_ON_A_PAGE]
+        with self._lock:  # what one reader has asked for, the others find
+            self._read_rows(present, [*shown, *([] if chosen is None else [chosen])])
+            if chosen is not None and chosen not in present.details:
+                present.details[chosen] = present.rows[chosen] | self._detail(chosen)
+        return present.told | {
+            "models": [present.rows[name] for name in shown],
+            "pages": {"page": page, "of": n_pages, "found": len(names), "models": len(present.models)},
+            "chosen": None if chosen is None else present.details[chosen],
+        }
+
+    def read(self) -> Present:
         """Read the present state."""
         service, log = self.service, self.service.log
         loaded, is_led, room = service.models.all(), _or_none(log.is_led), log.room()
-        models = [self._model(each) for each in loaded]
+        names = [each.name for each in loaded]
+        rows: list[PeriodCounters] = _or_none(lambda: log.counters((PROGRESS,), model=names)) or []
+        progress = {row.model: row.amounts for row in rows}
+        lags = {name: self._lags.of(name, LearningProgress.of(progress.get(name, {}))) for name in names}
         wrong = alarms(
             is_led=is_led,
             room=room,
             seconds_since_full=self._traffic.seconds_since_full(),
             n_failed=self._traffic.n_failed(),
             # Where batches have a fixed size, clicks wait on purpose.
-            lags={e.name: m["lag"] for e, m in zip(loaded, models, strict=True) if e.spec.batch is None},
+            lags={each.name: lags[each.name] for each in loaded if each.spec.batch is None},
             faults={each.name: each.fault for each in loaded if each.fault is not None},
             begun_anew={each.name: each.begun_anew for each in loaded if each.begun_anew is not None},
             failing=self.failing(),
         )
-        return {
+        found = list(wrong)
+        told = {
             "at": int(time.time() * 1000),
             "process": {"version": __version__, "pid": os.getpid(), "since": self._began, "pages": list(self.pages)},
             "compiling": sum(1 for _ in service.models.uncompiled()) if service.settings.compile_first else 0,
-            "alarms": [alarm._asdict() for alarm in wrong],
+            "alarms": [alarm._asdict() for alarm in found[:MOST_ALARMS]],
+            "more_alarms": max(0, len(found) - MOST_ALARMS),
             "traffic": self._traffic.now(),
             "log": {"bytes": _or_none(log.size), "position": _or_none(log.tail), "room": room, "is_led": is_led},
-            "models": models,
         }
+        models = dict(zip(names, loaded, strict=True))
+        return Present(time.monotonic() + SECONDS_KEPT, told, found, models, lags)
 
-    def _model(self, loaded: LoadedModel) -> dict[str, Any]:
+    def _read_rows(self, present: Present, names: Sequence[str]) -> None:
+        """Read what the table of models tells of these."""
+        todo = [name for name in names if name not in present.rows]
+        rows: list[PeriodCounters] = _or_none(lambda: self.service.log.counters((TOTAL,), model=todo)) or []
+        totals = {row.model: row.amounts for row in rows}
+        for name in todo:
+            about = _about(present.models[name], present.lags[name])
+            present.rows[name] = about | {"total": counters.summary(totals.get(name, {}))}
+
+    def _detail(self, name: str) -> dict[str, Any]:
+        """Read what is told of one model beside its row."""
         since = int(time.time()) - (MINUTES_TOLD - 1) * MINUTE
-        spans = (PROGRESS, TOTAL, MINUTE)
-        rows: list[PeriodCounters] = _or_none(lambda: self.service.log.counters(spans, since, loaded.name)) or []
-        progress, total = (next((row.amounts for row in rows if row.span == span), {}) for span in spans[:2])
-        newest = next(reversed(loaded.published), 0)  # as the log has them: the last is the newest
-        return {
-            "model": loaded.name,
-            "ranker": loaded.spec.ranker,
-            "n_features": loaded.spec.n_features,
-            "places": loaded.spec.places,
-            "version": loaded.version,
-            "newest": newest,
-            "pinned": loaded.pinned,
-            "begun_anew": None if loaded.begun_anew is None else loaded.begun_anew._asdict(),
-            "learned": loaded.published[newest].learned if newest else 0,
-            "published_at": loaded.published_at.get(loaded.version),
-            "newest_at": loaded.published_at.get(newest),
-            "lag": self._lags.of(loaded.name, LearningProgress.of(progress)),
-            "total": counters.summary(total) | {"by_place": counters.by_place(total)},
-            # If the clock was set back, hours of minutes are newer than `since`: the log's times never go back.
-            "minutes": [_bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:],
-        }
+        rows: list[PeriodCounters] = _or_none(lambda: self.service.log.counters((TOTAL, MINUTE), since, name)) or []
+        total = next((row.amounts for row in rows if row.span == TOTAL), {})
+        # If the clock was set back, hours of minutes are newer than `since`: the log's times never go back.
+        minutes = [_bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:]
+        return {"by_place": counters.by_place(total), "minutes": minutes}
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
         """Return the model's minutes or hours, oldest first; the last one is not over."""
@@ -138,8 +182,26 @@ class Overview:
 
     def totals(self) -> dict[str, Amounts]:
         """Return every model's counters since it was created."""
-        log, models = self.service.log, self.service.models.all()
-        return {row.model: row.amounts for loaded in models for row in log.counters((TOTAL,), model=loaded.name)}
+        names = [loaded.name for loaded in self.service.models.all()]
+        return {row.model: row.amounts for row in self.service.log.counters((TOTAL,), model=names)}
+
+
+def _about(loaded: LoadedModel, lag: float) -> dict[str, Any]:
+    newest = next(reversed(loaded.published), 0)  # as the log has them: the last is the newest
+    return {
+        "model": loaded.name,
+        "ranker": loaded.spec.ranker,
+        "n_features": loaded.spec.n_features,
+        "places": loaded.spec.places,
+        "version": loaded.version,
+        "newest": newest,
+        "pinned": loaded.pinned,
+        "begun_anew": None if loaded.begun_anew is None else loaded.begun_anew._asdict(),
+        "learned": loaded.published[newest].learned if newest else 0,
+        "published_at": loaded.published_at.get(loaded.version),
+        "newest_at": loaded.published_at.get(newest),
+        "lag": lag,
+    }
 
 
 def _or_none(ask: Callable[[], Any]) -> Any:

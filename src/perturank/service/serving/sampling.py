@@ -35,6 +35,7 @@ class SampledList:
     order: list[int]
     free: list[int]
     certain: list[bool]
+    log_p: list[float] | None  # of each place, if the list explores
     log_propensity: float | None
     memo: list[np.ndarray]
     best: list[int]
@@ -117,10 +118,11 @@ def sample_list(
         order,
         free,
         _certain(free, log_ps if limits.share > 0 else None),
+        log_ps,
         None if log_ps is None else _log_propensity(log_ps, free, limits.share, order == best),
         [np.asarray(leaf) for leaf in memo],
         best,
-        None if log_ps is None else agreement(log_ps, order, best, limits.share),
+        None if log_ps is None else agreement(log_ps, order, best, best, limits.share),
     )
 
 
@@ -176,15 +178,27 @@ def _log_propensity(log_ps: list[float], free: list[int], share: float, is_best:
     return math.log(p) if p > 0 else math.log(share) + log_p
 
 
-def agreement(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> bytes:
-    """Return log q_j, float32, for each place j up to which the order agrees with the best estimate.
+def agreement(
+    log_p: Sequence[float], order: Sequence[int], other: Sequence[int], best: Sequence[int], share: float
+) -> bytes:
+    """Return log q_j, float32, for each place j up to which the order agrees with another one.
 
-    log_p [k] are the places' own log-probabilities when the list explores, which a share of the lists do.
+    log_p [k] are the places' own log-probabilities when the list explores, which a share of the lists do. All others
+    are the best estimate, and agree with the other order as far as that does.
     """
-    found, together = [], 0.0
+    found, together, is_best = [], 0.0, True
     for place, document in enumerate(order):
-        if document != best[place]:
+        if document != other[place]:
             break
         together += log_p[place]
-        found.append(min(0.0, together if share == 1 else math.log(share * math.exp(together) + (1 - share))))
+        is_best = is_best and document == best[place]
+        if share == 1:
+            log_q = together
+        elif is_best:
+            log_q = math.log(share * math.exp(together) + (1 - share))
+        elif share > 0:
+            log_q = together + math.log(share)
+        else:
+            break
+        found.append(min(0.0, log_q))
     return struct.pack(f"<{len(found)}f", *found)

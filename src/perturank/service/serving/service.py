@@ -37,9 +37,10 @@ from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.serving import sampling
 from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
+from perturank.service.serving.sampling import SampledList
 from perturank.service.settings import ServeSettings
 from perturank.wire.requests import ListFeedback
-from perturank.wire.specification import Mode, SpecRequest
+from perturank.wire.specification import Exploration, Mode, SpecRequest
 
 DEFAULT = "default"
 GRAIN = 1.0  # seconds; the windows of impressions this close together close at once, with the last of them
@@ -182,6 +183,7 @@ class Service:
             None if drawn is None or mode != "shadow" else [ids[row] for row in drawn.order],
             None if explores is None else explores.agreed,
             [] if pages is None else pages.names,
+            _own_agreement(loaded.spec.exploration, explores, own) if pages is None and drawn is not None else None,
         )
         name = new_id(self._tail)
         propensity = None if log_propensity is None else probability(log_propensity)
@@ -342,6 +344,13 @@ def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
     """Return the caller's own order: by its prior, or as the documents were sent."""
     order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
     return order[:top]
+
+
+def _own_agreement(limits: Exploration, drawn: SampledList | None, own: Sequence[int]) -> bytes:
+    """Return with which probabilities a list agrees with the caller's own order; nothing where it cannot be told."""
+    if drawn is None or drawn.log_p is None:
+        return b""
+    return sampling.agreement(drawn.log_p, drawn.order, own, drawn.best, limits.share)
 
 
 class Windows:

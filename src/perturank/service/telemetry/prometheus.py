@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from perturank.service.log import Log, counters
+from perturank.service.log import Log, counters, quality
 from perturank.service.log.counters import LAG, LAGS, Amounts
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -30,6 +30,9 @@ OF_MODELS = (  # kind, name, meaning, labels
     (CounterMetricFamily, "feedback_kept", "Feedback in the log, by effect", ["model", "status"]),
     (GaugeMetricFamily, "learning_lag_seconds", "For how long clicks have waited to be learned", ["model"]),
     (GaugeMetricFamily, "exploration_cost", "Reciprocal rank lost to exploration, estimated", ["model"]),
+    (CounterMetricFamily, "searches", "Lists whose quality is known, by mode or estimated order", ["model", "order"]),
+    (GaugeMetricFamily, "reciprocal_rank_sum", "Sum of their reciprocal ranks of the first click", ["model", "order"]),
+    (GaugeMetricFamily, "reward_sum", "Sum of what their documents turned out to be worth", ["model", "order"]),
     (GaugeMetricFamily, "alarm", "1 where something is wrong", ["name", "model"]),
 )
 OF_COUNTERS = (  # kind, name, meaning, and the counters that are its values: for a summary its count and its sum
@@ -120,6 +123,10 @@ class LogCollector(Collector):
             yield from (("events", [model, action], n) for action, n in found["events"].items())
             yield from (("event_value", [model, action], sum_) for action, sum_ in found["values"].items())
             yield "reward", [model], found["reward"]
+            for order, each in quality.sums(amounts).items():
+                yield "searches", [model, order], each[quality.LISTS]
+                yield "reciprocal_rank_sum", [model, order], each[quality.RANK]
+                yield "reward_sum", [model, order], each[quality.REWARD]
             for each in counters.by_place(amounts):
                 yield "shown", [model, str(each["place"])], each["shown"]
                 yield "clicks", [model, str(each["place"])], each["clicks"]
