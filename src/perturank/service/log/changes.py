@@ -87,9 +87,11 @@ def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> N
     generation = transaction.require_model(model).generation
     if not _is_of(log, model, version, generation):
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
-    base = transaction.newest(model, Compacted)
-    if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version:
-        since = f"versions from {base.entry.version} on can be"
+    base, whole = transaction.newest(model, Compacted), snapshots.whole_versions(log, model)
+    if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version and version not in whole:
+        earlier = sorted(each for each in whole if _is_of(log, model, each, generation))
+        others = f", and {', '.join(map(str, earlier))}" if earlier else ""
+        since = f"versions from {base.entry.version} on can be rolled back to{others}"
         raise NotKnown(f"version {version} of model {model!r} lies before its base", since)
     transaction.append(model, RolledBack(version))
 
