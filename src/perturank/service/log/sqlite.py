@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -136,6 +137,23 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
             yield
         finally:
             connection.execute("PRAGMA secure_delete = OFF")
+
+    def back_up(self, target: Path) -> None:
+        """Copy the log of this moment to a new file, which only its owner can read; it appears whole or not at all."""
+        if target.exists():
+            raise BadInput(f"{target} is there already", "name a new file")
+        try:
+            with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as beside:
+                try:
+                    with self.borrow() as connection, closing(sqlite3.connect(beside.name)) as copy:
+                        connection.backup(copy)
+                    os.fsync(beside.fileno())
+                    os.replace(beside.name, target)  # it has the permissions of a temporary file: 0600
+                except BaseException:
+                    os.unlink(beside.name)
+                    raise
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise BadInput(f"cannot copy the log to {target} ({error})", "name a file in a folder with room") from None
 
     def give_back(self) -> bool:
         """Return some free pages to the disk; return whether there are more."""
