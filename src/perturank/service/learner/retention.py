@@ -42,6 +42,7 @@ from perturank.service.log.refusals import NotKnown
 from perturank.service.settings import Retention
 
 REMOVED = "records removed"  # how many positions are empty: `log verify` counts them
+REMOVED_BEFORE = "end at removal"  # where the log ended when records were last deleted: none is missing behind it
 AT_ONCE = 500  # records looked at, and deleted while others wait
 SECONDS_TO_DELETE = 0.05  # of a look: by pages of a few milliseconds, between which others write
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -58,6 +59,12 @@ def n_removed(log: Log) -> int:
     """Return how many records were ever deleted."""
     with log.transaction() as transaction:
         return transaction.remembered(REMOVED)
+
+
+def removed_before(log: Log) -> int:
+    """Return the position behind which no record was deleted."""
+    with log.transaction() as transaction:
+        return transaction.remembered(REMOVED_BEFORE)
 
 
 def compact(
@@ -238,6 +245,7 @@ def _cut(log: Log, records: Sequence[Record], guard: Guard) -> int:
         guard(transaction)
         n = transaction.cut([record.position for record in records], [name for name in names if name is not None])
         transaction.remember(REMOVED, transaction.remembered(REMOVED) + n)
+        transaction.remember(REMOVED_BEFORE, log.tail())
     return n
 
 
