@@ -21,11 +21,12 @@ from perturank.service.log.records import CurrentModel, Event, Impression, new_i
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.settings import Retention
-from perturank.wire.specification import Feature, SpecRequest
+from perturank.wire.specification import Feature, ShownMode, SpecRequest
 
 NAMES = ["a", "b", "c"]
 WIDEST = 6  # columns: each feature that is added is one more, with programs of its own
 SOURCES = ["alice", "bob", None]
+MODES: list[ShownMode] = ["learn", "own", "shadow"]
 
 
 class History:
@@ -72,7 +73,7 @@ class History:
         rows = (numbers.normal(size=(len(IDS), n)) * 10.0 ** (np.arange(n) % 3)).astype(np.float32)
         rows[0, 0] = self.chance.choice([rows[0, 0], np.nan])
         prior = self.chance.choice([None, numbers.normal(size=len(IDS)).astype(np.float32)])
-        mode = self.chance.choice(["learn", "own", "shadow"])
+        mode = self.chance.choice(MODES)
         source = self.chance.choice(SOURCES)
         entry = Impression(generation, 0, mode, IDS, -1.0, packed=packed(rows, prior, []), source=source)
         self.shown.append(new_id(self.log.tail()))
