@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-import numpy as np
-
-from perturank.client.calls import NOT_NOW, Call, of_model
-from perturank.client.lists import Documents, Events, FeedbackRequest, RankRequest, ShownList
-from perturank.errors import BadInput
-from perturank.wire.answers import (
+from ..errors import BadInput
+from ..wire.answers import (
     Accepted,
     Alive,
     Described,
@@ -27,7 +23,7 @@ from perturank.wire.answers import (
     Status,
     Versions,
 )
-from perturank.wire.requests import (
+from ..wire.requests import (
     Document,
     Erase,
     Event,
@@ -41,7 +37,12 @@ from perturank.wire.requests import (
     RawRank,
     Restore,
 )
-from perturank.wire.specification import Chance, Exploration, Feature, Mode, Scaling
+from ..wire.specification import Chance, Exploration, Feature, Mode, Scaling
+from .calls import NOT_NOW, Call, of_model
+from .lists import Documents, Events, FeedbackRequest, RankRequest, ShownList
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DEFAULT = "default"
 Span = Literal["minutes", "hours"]
@@ -365,6 +366,8 @@ def _anew(begin_anew: bool) -> dict[str, str]:
 
 
 def _raw(array: np.ndarray) -> bytes:
+    import numpy as np  # who sends arrays has it; nothing else here needs it
+
     return np.ascontiguousarray(array, "<f4").tobytes()
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from perturank.wire.specification import ShownMode
+from .specification import ShownMode
 
 Status = Literal["recorded", "known", "early", "late"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from perturank.wire.specification import MOST_PLACES, Action, Mode
+from .specification import MOST_PLACES, Action, Mode
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Top = Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)]

@@ -456,10 +456,10 @@ class State:
 
     @property
     def needed_from(self) -> int | None:
-        """The oldest position that waiting impressions need; None: none waits."""
+        """The oldest position that waiting impressions need, or a scale that is not final; None: there are none."""
         waiting = [each.since for each in self.queue]
         oldest = self.tracker.oldest
-        if self.lacks_scale:
+        if self.is_scale_open or self.lacks_scale:
             waiting += self.shown_first[:1]
         return min([*waiting, oldest] if oldest is not None else waiting, default=None)
 

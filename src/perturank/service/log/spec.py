@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
@@ -20,12 +20,16 @@ from perturank.parts.history_ranker import MemorySettings
 from perturank.parts.standardised import Scale, Standardised, standardised
 from perturank.parts.widening import are_alike, can_widen, widened
 from perturank.service.log.refusals import Refused
+from perturank.wire.requests import OnError
 from perturank.wire.specification import (
     ACTIONS,
     DEFAULT_RANKER,
+    Chance,
     Exploration,
     Feature,
     Fields,
+    Mode,
+    Scaling,
     SpecRecord,
     SpecRequest,
 )
@@ -44,6 +48,7 @@ MEMORY_BYTES = 60_000_000
 IN_A_SERVICE = {"noise_std": 0.2, "early_noise": 1.0, "new_weight": 4.0}
 CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
 DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
+CHOICES = {"mode": Mode, "on_error": OnError, "scaling": Scaling, "chance": Chance}
 SAME_SCALE = 1e-12  # relative: two numbers that a program computed in two ways
 
 
@@ -288,7 +293,17 @@ def patched(spec: Spec, patch: Any) -> SpecRequest:
     try:
         return msgspec.convert(_merged(whole, patch), SpecRequest)
     except msgspec.ValidationError as error:
-        raise Refused("the patch cannot be understood", str(error)) from None
+        raise Refused("the patch cannot be understood", with_choices(str(error))) from None
+
+
+def with_choices(error: str) -> str:
+    """Return what msgspec says is wrong, and the values that a field may have whose value is none of them.
+
+    >>> with_choices("Invalid enum value 'guess' - at `$.mode`")
+    "Invalid enum value 'guess' - at `$.mode`: one of learn, exploit, shadow"
+    """
+    choices = CHOICES.get(error.rpartition(".")[2].rstrip("`")) if error.startswith("Invalid enum value") else None
+    return error if choices is None else f"{error}: one of {', '.join(get_args(choices))}"
 
 
 def _merged(target: Any, patch: Any) -> Any:
