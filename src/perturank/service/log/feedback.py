@@ -10,6 +10,7 @@
 | closed by its window       | says something new                      | late     | kept in the log, not learned      |
 | compacted, or erased       | anything                                | late     | none                              |
 | given, not yet in the log  | anything, for the first time            | early    | counts if the impression comes    |
+| of a query_id without list | anything, for the first time            | early    | counts if the list comes soon     |
 | never given                | anything                                | 404      | none                              |
 
 An impression is open until its window closes. What is known of it settles a while after its last event, or at once with
@@ -70,7 +71,7 @@ def record_feedback(
     settles = final and not (before and before[-1].final)
     if not news and not new_seen and not settles:
         return "known"
-    if shown is None and made_at(impression) < _deleted_before(transaction, model):
+    if shown is None and _is_made_before(impression, _deleted_before(transaction, model)):
         return "late"
     effect = _effect(transaction, model, impression, shown)
     if any(entry.was_last for entry in before):
@@ -96,8 +97,14 @@ def _entry(news: Collection[Event], final: bool, effect: Effect, seen: int) -> F
 def _effect(transaction: Transaction, model: str, impression: bytes, shown: Record | None) -> Effect:
     closed = closed_up_to(transaction, model)
     if shown is None:
-        return "late" if made_at(impression) < closed else "early"
+        return "late" if _is_made_before(impression, closed) else "early"
     return "late" if shown.position <= closed else "counted"
+
+
+def _is_made_before(impression: bytes, position: int) -> bool:
+    """Return whether the impression cannot come any more: a list that the caller has named can always come."""
+    made = made_at(impression)
+    return made is not None and made < position
 
 
 def _deleted_before(transaction: Transaction, model: str) -> int:

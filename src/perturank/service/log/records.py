@@ -24,6 +24,7 @@ LEVEL = 1  # of compression; more takes three times as long for a few percent
 CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
 ID_POSITION_BYTES, ID_RANDOM_BYTES, ID_SIGNATURE_BYTES = 5, 7, 8
 ID_BYTES = ID_POSITION_BYTES + ID_RANDOM_BYTES
+OWN = b"\xff"  # begins a name that comes from a query_id; no log has so many positions that another one could
 SOURCE_BYTES = 16
 SECRET_BYTES = 32
 
@@ -247,9 +248,18 @@ def new_id(position: int) -> bytes:
     return position.to_bytes(ID_POSITION_BYTES, "big") + os.urandom(ID_RANDOM_BYTES)
 
 
-def made_at(name: bytes) -> int:
-    """Return the position at which the log ended when the id was made."""
-    return int.from_bytes(name[:ID_POSITION_BYTES], "big")
+def own_id(query_id: str, model: str, secret: bytes, n: int = 0) -> bytes:
+    """Return the id of a list that the caller has named: the same for the same query_id of the same model; 12 bytes.
+
+    A query may have several lists, such as its pages: `n` counts them from 0.
+    """
+    content = msgspec.msgpack.encode([model, query_id, n])
+    return OWN + hashlib.blake2b(content, key=secret, digest_size=ID_BYTES - len(OWN), person=b"query").digest()
+
+
+def made_at(name: bytes) -> int | None:
+    """Return the position at which the log ended when the id was made; None: the caller has named the list."""
+    return None if name.startswith(OWN) else int.from_bytes(name[:ID_POSITION_BYTES], "big")
 
 
 def sign_id(name: bytes, model: str, secret: bytes) -> str:
