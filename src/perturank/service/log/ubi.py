@@ -69,7 +69,7 @@ def lists_of(transaction: Transaction, query_id: str, model: str, secret: bytes)
     found = [QueryList(first, transaction.about(first))]
     if first != own_id(query_id, model, secret):
         return found
-    while found[-1].shown and len(found) <= MOST_LISTS:
+    while found[-1].shown and len(found) < MOST_LISTS:
         name = own_id(query_id, model, secret, len(found))
         found.append(QueryList(name, transaction.about(name)))
     return found
