@@ -24,11 +24,12 @@ from perturank.wire.answers import (
     Shown,
     Standing,
     Status,
+    UbiOutcome,
     Version,
     Versions,
 )
 from perturank.wire.requests import Document, Event
-from perturank.wire.specification import Exploration, Feature, Mode
+from perturank.wire.specification import Exploration, Feature, Mode, Ubi
 
 __all__ = [
     "Accepted",
@@ -58,6 +59,8 @@ __all__ = [
     "ShownList",
     "Standing",
     "Status",
+    "Ubi",
+    "UbiOutcome",
     "Version",
     "Versions",
 ]

@@ -51,7 +51,12 @@ Sample = tuple[str, list[str], float]
 SECONDS_KEPT = 120
 SECONDS_OF_LATENCY = 60
 SHORTEST = 1e-4
-KINDS = {"/v1/models/{model}/rank": "rank", "/v1/models/{model}/feedback": "feedback"}
+KINDS = {
+    "/v1/models/{model}/rank": "rank",
+    "/v1/models/{model}/feedback": "feedback",
+    "/ubi_events": "feedback",
+    "/ubi/{key}/ubi_events": "feedback",
+}
 FAILED, FULL = "failed", 507
 
 
@@ -166,7 +171,7 @@ class Traffic:
         """Return, of each kind, requests in each of the last seconds, oldest first, and quantiles of a minute."""
         end = int(self._clock())  # this second is not over
         found = {}
-        for kind in KINDS.values():
+        for kind in dict.fromkeys(KINDS.values()):
             totals, minute = {second: n.total() for second, n in list(self._seconds[kind])}, self._last_minute(kind)
             per_second = [totals.get(second, 0) for second in range(end - SECONDS_KEPT + 1, end)]
             found[kind] = {"per_second": per_second, "p50": _quantile(minute, 0.5), "p99": _quantile(minute, 0.99)}
