@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +15,17 @@ from typing import Any
 import pytest
 from helpers.browser import watched
 from helpers.clicking import DOCUMENTS, exported
+from helpers.fenced import ROOT, blocks
 from helpers.serving import SPEC, Serving, all_ended, run
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from perturank.service.http.auth import add_key
+from perturank.service.learner.verify import faults
+from perturank.service.log import open_log
 
 # ubi.js 1.3 posts an array of one record through axios: an XMLHttpRequest with these two headers. It has no field for
 # a key; the page sets a header, or the address to which ubi.js adds /ubi_events holds the key.
-PAGE = """<!doctype html><title>A shop</title><script>
+SCRIPT = """
 const event = (action, query, product, ordinal) => ({
   application: "shop", action_name: action, query_id: query, session_id: "SESSION-1", client_id: "CLIENT-1",
   user_id: "", timestamp: new Date().toISOString(), message_type: "INFO", message: "",
@@ -35,7 +41,26 @@ const post = (url, records, headers) => new Promise((done) => {
   request.onerror = () => done([0, null]);
   request.send(JSON.stringify(records));
 });
-</script>"""
+"""
+PAGE = f"<!doctype html><title>A shop</title><script>{SCRIPT}</script>"
+# In place of ubi.js, which no package index has: the classes that a page uses, with the same records on the wire.
+COLLECTOR = f"""{SCRIPT}
+export class UbiClient {{
+  constructor(base) {{ this.base = base; }}
+  async trackEvent(said) {{ return (await post(`${{this.base}}/ubi_events`, [said], {{}}))[1]; }}
+}}
+export class UbiEvent {{
+  constructor(application, action, client_id, session_id, query, about) {{
+    Object.assign(this, event(action, query), {{application, client_id, session_id, event_attributes: about}});
+  }}
+}}
+export class UbiEventAttributes {{
+  constructor(object_id_field, object_id, description, details) {{
+    this.object = {{object_id, object_id_field, description, ...details}};
+  }}
+}}
+"""
+HOW_TO = ROOT / "docs" / "how-to" / "put-it-in-front-of-your-shop.md"
 
 
 @contextmanager
@@ -57,6 +82,21 @@ def pages() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+@contextmanager
+def shop_of_the_documentation(folder: Path, service: str, key: str, page_key: str) -> Iterator[str]:
+    """Run the shop that the documentation has the reader write, and return its address."""
+    files = {block.how["file"]: block.text for block in blocks(HOW_TO) if "file" in block.how}
+    files |= {"ubi.js": COLLECTOR, "backend.key": key, "page.key": page_key}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    environment = os.environ | {"PERTURANK_URL": service, "PORT": "0"}
+    command = [sys.executable, "shop.py"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as shop:
+        assert shop.stdout is not None
+        yield shop.stdout.readline().removeprefix("open ").strip()
+        shop.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -101,10 +141,22 @@ def test_a_page_of_an_allowed_origin_teaches_the_model_and_no_other_page_does(br
         page.evaluate(beacon.replace(first, third))
         serving.until(lambda: "POST /ubi/pr_***/ubi_events 403" in (tmp_path / "err.txt").read_text())
         assert public not in (tmp_path / "err.txt").read_text()
+        shop_key = add_key(keys, "shop's page", ("ubi",), ("shop",))
+        with shop_of_the_documentation(tmp_path, url, secret, shop_key) as address, watched(browser) as seen:
+            page = seen.page
+            page.goto(address)
+            page.get_by_role("button", name="Search").click()
+            page.get_by_role("listitem").nth(9).wait_for()
+            page.get_by_role("listitem").nth(1).get_by_role("button", name="Buy").click()
+            expect(page.get_by_role("status")).to_have_text("purchase: recorded")
+            assert seen.errors == []
+        assert 'perturank_events_total{action="purchase",model="shop"} 1.0' in client.metrics()
     assert serving.stop() == 0
     log = f"sqlite:///{tmp_path}/perturank.db"
-    given = [each for each in exported(log) if each["kind"] == "feedback"]
+    given = [each for each in exported(log) if each["kind"] == "feedback" and each["model"] == "m"]
     assert [each["clicks"] for each in given] == [[second], [], [], [first]]
     assert [each["seen"] for each in given] == [0, 0, 3, 0]
     assert run("replay", "--log", log, "--model", "m", "--verify").returncode == 0
-    assert run("log", "verify", "--log", log).returncode == 0
+    opened = open_log(log)
+    assert list(faults(opened)) == []
+    opened.close()

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from perturank.service.http.auth import Key, Keyring, is_same_origin
 from perturank.service.http.decoding import JSON, read_body
 from perturank.service.log.refusals import Forbidden, Refused, TooLarge
-from perturank.service.log.ubi import Outcome
 from perturank.service.serving.service import Service
 from perturank.service.serving.ubi import Result, model_of, note_queries, record_events
 from perturank.wire.answers import UbiAnswer, UbiOutcome
@@ -55,17 +54,19 @@ class UbiEndpoints:
         write: Callable[[Service, Sequence[tuple[str, R]]], Future[list[Result]]],
     ) -> Response:
         body = await read_body(request, min(MOST_BYTES, self._service.settings.body_bytes))
-        results: list[Result | tuple[str, R]] = []
-        for content in self._separated(body):
+        taken: dict[int, tuple[str, R]] = {}
+        results: dict[int, Result] = {}
+        for i, content in enumerate(self._separated(body)):
             try:
-                results.append(self._taken(request, decode(content)))
+                taken[i] = self._taken(request, decode(content))
             except msgspec.MsgspecError as error:
-                results.append(Refused(f"the record cannot be understood: {error}"))
+                results[i] = Refused(f"the record cannot be understood: {error}")
             except Refused as refused:
-                results.append(refused)
-        written = iter(await asyncio.wrap_future(write(self._service, _taken(results))))
-        outcomes = [_outcome(next(written) if _is_taken(each) else each) for each in results]
-        return Response(msgspec.json.encode(UbiAnswer(answers=outcomes)), media_type=JSON)
+                results[i] = refused
+        written: list[Result] = await asyncio.wrap_future(write(self._service, list(taken.values())))
+        results |= zip(taken, written, strict=True)
+        answer = UbiAnswer(answers=[_outcome(results[i]) for i in sorted(results)])
+        return Response(msgspec.json.encode(answer), media_type=JSON)
 
     def _separated(self, body: bytes) -> list[msgspec.Raw]:
         try:
@@ -88,14 +89,6 @@ class UbiEndpoints:
         if record.client is not None:
             self._keyring.limit_client(model, record.client)
         return model, record
-
-
-def _is_taken(result: Result | tuple[str, R]) -> bool:
-    return not isinstance(result, Outcome | Refused)
-
-
-def _taken(results: Sequence[Result | tuple[str, R]]) -> list[tuple[str, R]]:
-    return [each for each in results if not isinstance(each, Outcome | Refused)]
 
 
 def _outcome(result: Result) -> UbiOutcome:
