@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gzip
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,13 @@ from starlette.testclient import TestClient
 
 from perturank.service.http.app import application
 from perturank.service.http.auth import add_key
+from perturank.service.learner.verify import faults
 from perturank.service.log.records import Feedback, Impression
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 
+SAMPLE = Path(os.environ.get("PERTURANK_TEST_DATA", "")) / "ubi" / "ubi_queries_events.ndjson.gz"
 SHOP, EVIL = "https://shop.example", "https://evil.example"
 SPEC: dict[str, Any] = {"n_features": 1, "ranker": "random", "places": 4, "scaling": "none"}
 DOCUMENTS = [{"id": each, "features": [0.0]} for each in "abcd"]
@@ -206,6 +211,57 @@ def test_an_application_of_two_models_is_said(shop: Shop) -> None:
     answer = shop.send(click(), key=shop.secret).json()["answers"][0]
     assert (answer["status"], "m, other" in answer["title"]) == (422, True)
     assert shop.statuses(click()) == ["early"]  # the page's key is bound to one of them
+
+
+@pytest.mark.skipif(not SAMPLE.is_file(), reason="PERTURANK_TEST_DATA has no UBI sample")
+def test_every_record_of_a_real_log_is_answered(tmp_path: Path) -> None:
+    lines = gzip.decompress(SAMPLE.read_bytes()).splitlines()
+    pairs = list(zip(lines[::2], map(json.loads, lines[1::2]), strict=True))
+    events = [record for head, record in pairs if b"ubi_events" in head]
+    applications = {"Chorus": 1, "esci_ubi_sample": 0}  # where their ordinals begin; a third one has no model
+    lists: dict[tuple[str, str], dict[int, str]] = {}
+    for each in events:
+        if each["action_name"] == "impression":
+            about = each["event_attributes"]
+            shown = lists.setdefault((each["application"], each["query_id"]), {})
+            shown.setdefault(about["position"]["ordinal"], about["object"]["object_id"])
+    log, found = SqliteLog(tmp_path / "log.db"), Counter[tuple[str, str | int]]()
+    service = Service(log, ServeSettings(max_batch=5000, client_records_per_second=1e9))
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        for name, base in applications.items():
+            spec = SPEC | {"places": 20, "ubi": {"application": name, "ordinal_base": base}}
+            assert http.put(f"/v1/models/m-{base}", json=spec).status_code == 201
+        for name, base in applications.items():
+            requests = [
+                {
+                    "documents": [
+                        {"id": each, "features": [0.0]} for each in dict.fromkeys(map(shown.get, sorted(shown)))
+                    ]
+                }
+                | {"query_id": query, "mode": "shadow"}
+                for (of, query), shown in lists.items()
+                if of == name
+            ]
+            answer = http.post(f"/v1/models/m-{base}/rank/batch", json={"requests": requests})
+            assert answer.status_code == 200, answer.text
+        for path, some in (("/ubi_events", events), ("/ubi_queries", [r for h, r in pairs if b"ubi_queries" in h])):
+            for start in range(0, len(some), 500):
+                part = some[start : start + 500]
+                outcomes = http.post(path, json=part).json()["answers"]
+                found.update(
+                    (each["application"], outcome["status"]) for each, outcome in zip(part, outcomes, strict=True)
+                )
+    assert found.total() == len(pairs) == 3921
+    assert found["ubi-demo", 404] == 429
+    assert found["Chorus", "ignored"] == 506  # searches
+    assert found["esci_ubi_sample", "recorded"] + found["esci_ubi_sample", "known"] == 1060
+    assert found["esci_ubi_sample", "listed"] == 200
+    assert sum(found["Chorus", status] for status in ("recorded", "known", "early", 422)) == 1453
+    assert found["Chorus", 422] == 173  # of other documents at places of which the first one counts here
+    assert {status for _, status in found} <= {"recorded", "known", "early", "ignored", "listed", "unlisted", 404, 422}
+    assert list(faults(log)) == []
+    service.close()
+    log.close()
 
 
 @pytest.mark.parametrize(

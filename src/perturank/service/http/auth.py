@@ -29,7 +29,7 @@ MARK = "pr_"
 PUBLISHABLE_MARK = "pr_pub_"
 SECRET = re.compile(rf"{MARK}[A-Za-z0-9_-]{{20,}}")
 MOST_BUCKETS = 10_000
-SECONDS_BETWEEN_LOOKS = 1.0  # at the file: for so long a revoked key still works
+SECONDS_BETWEEN_LOOKS = 1.0  # at the file: for so long a revoked key still works; and at the buckets
 LOOPBACK_REMEDY = "ask this machine by its loopback address, or start the service with --keys"
 
 
@@ -119,6 +119,7 @@ class Keyring:
         self._keys = None if file is None else read_keys(file)
         self._looked, self._is_broken = clock(), False
         self.buckets: dict[str, tuple[float, float]] = {}
+        self._emptied = -math.inf  # when full buckets were last forgotten
 
     @property
     def asks(self) -> bool:
@@ -180,10 +181,11 @@ class Keyring:
         if math.isinf(rate):
             return
         now, most = self._clock(), max(1.0, rate)
-        if len(self.buckets) > MOST_BUCKETS:  # a bucket unused for that long is full, like a new one
+        if len(self.buckets) > MOST_BUCKETS and now - self._emptied >= SECONDS_BETWEEN_LOOKS:
             slowest = min(self._rate, self._client_rate)
-            full = max(1.0, slowest) / slowest
+            full = max(1.0, slowest) / slowest  # a bucket unused for that long is full, like a new one
             self.buckets = {k: bucket for k, bucket in self.buckets.items() if now - bucket[1] < full}
+            self._emptied = now
         left, at = self.buckets.get(who, (most, now))
         left = min(most, left + (now - at) * rate)
         if left < 1:
