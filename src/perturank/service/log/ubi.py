@@ -55,19 +55,26 @@ class QueryList(NamedTuple):
         return any((document, action) in entry.event_keys for entry in said)
 
 
-def first_name(query_id: str, model: str, secret: bytes) -> bytes:
-    """Return the name of a query's first list; `query_id` may also be an impression that `rank` has answered."""
+def _given_name(query_id: str, model: str, secret: bytes) -> bytes | None:
+    """Return the list that a query_id names by itself: it is the impression that `rank` has answered."""
     try:
         return verify_id(query_id, model, secret)
     except NotKnown:
-        return own_id(query_id, model, secret)
+        return None
+
+
+def likely_names(query_id: str, model: str, secret: bytes) -> list[bytes]:
+    """Return the names that are looked for in nearly all cases, so that they can be read beforehand."""
+    given = _given_name(query_id, model, secret)
+    return [own_id(query_id, model, secret, n) for n in range(2)] if given is None else [given]
 
 
 def lists_of(transaction: Transaction, query_id: str, model: str, secret: bytes) -> list[QueryList]:
     """Return the lists of a query in the order in which they were shown, and behind them the one that may come."""
-    first = first_name(query_id, model, secret)
+    given = _given_name(query_id, model, secret)
+    first = own_id(query_id, model, secret) if given is None else given
     found = [QueryList(first, transaction.about(first))]
-    if first != own_id(query_id, model, secret):
+    if given is not None:
         return found
     while found[-1].shown and len(found) < MOST_LISTS:
         name = own_id(query_id, model, secret, len(found))

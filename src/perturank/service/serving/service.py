@@ -26,6 +26,7 @@ from perturank.service.log.records import (
     Record,
     layout_change,
     new_id,
+    own_id,
     packed,
     probability,
     rearranged,
@@ -187,7 +188,7 @@ class Service:
             query if loaded.spec.keep_query else None,
         )
         secret = self.log.secret
-        name = new_id(self._tail) if query_id is None else ubi.first_name(query_id, loaded.name, secret)
+        name = new_id(self._tail) if query_id is None else own_id(query_id, loaded.name, secret)
         propensity = None if log_propensity is None else probability(log_propensity)
         memo = [] if explores is None else explores.memo
 
@@ -208,7 +209,7 @@ class Service:
 
         return self.committer.submit(
             write,
-            None if query_id is None else name,
+            [] if query_id is None else [name],
             then=lambda shown: self.windows.note(loaded.name, shown.position),
         )
 
@@ -227,13 +228,13 @@ class Service:
             if status in ("recorded", "early") and (said.clicks or events) and not said.final:
                 self.settling.note(model, name)
 
-        return self.committer.submit(write, name, then=wait)
+        return self.committer.submit(write, [name], then=wait)
 
     def shown(self, model: str, impression: str) -> Future[Record]:
         """Return the record of a list; refuse one that is not in the log."""
         name = verify_id(impression, model, self.log.secret)
 
-        return self.committer.submit(lambda transaction: _find_impression(transaction, name, impression), name)
+        return self.committer.submit(lambda transaction: _find_impression(transaction, name, impression), [name])
 
     def pages(self, model: str, impression: str) -> Future[Pages]:
         """Return the pages of a list up to this one; refuse one that is not in the log."""
@@ -246,7 +247,7 @@ class Service:
             shown = [entry.ids for entry in (*earlier, last) if isinstance(entry, Impression)]
             return Pages([*last.earlier, name], frozenset().union(*shown), last)
 
-        return self.committer.submit(find, name)
+        return self.committer.submit(find, [name])
 
     def always_explores(self, model: str, generation: int) -> bool:
         """Return whether the share of lists that explore has been 1 since this generation began."""

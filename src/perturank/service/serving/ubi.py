@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from perturank.service.log import Transaction
 from perturank.service.log.refusals import NotKnown, Refused
-from perturank.service.log.ubi import Outcome, first_name, note_query, record_event
+from perturank.service.log.ubi import Outcome, likely_names, note_query, record_event
 from perturank.service.serving.service import Service
 from perturank.wire.ubi import EventRecord, QueryRecord, Recorded
 
@@ -57,10 +57,10 @@ def _submit(
 ) -> Future[list[Result]]:
     """Write all records in one transaction; what is refused of them has written nothing."""
     secret = service.log.secret
-    names = [first_name(each.query, model, secret) for model, each in given if each.query is not None]
+    queries = [(model, each.query) for model, each in given if each.query is not None]
+    names = [name for model, query in queries for name in likely_names(query, model, secret)]
 
     def write(transaction: Transaction) -> list[Result]:
-        transaction.prefetch(names)
         return [_result(transaction, model, each) for model, each in given]
 
     def _result(transaction: Transaction, model: str, each: R) -> Result:
@@ -69,4 +69,4 @@ def _submit(
         except Refused as refused:
             return refused
 
-    return service.committer.submit(write, then=then)
+    return service.committer.submit(write, names, then=then)
