@@ -59,7 +59,7 @@ def test_a_publishable_key_is_bound_to_models_and_may_only_send_records(file: Pa
     assert [key and key.is_publishable for key in found] == [True, False]
     for scope in ("serve", "admin"):
         with pytest.raises(Forbidden):
-            ring.admit(f"Bearer {secret}", scope, "m")  # type: ignore[arg-type]
+            ring.admit(f"Bearer {secret}", scope, "m")
 
 
 def test_a_client_has_a_rate_of_its_own_whatever_key_it_shares() -> None:
