@@ -34,6 +34,7 @@ NO_FLAGS = {
     "max_documents",
     "max_batch",
     "requests_per_second",
+    "client_records_per_second",
     "body_timeout",
     "compile_first",
 }

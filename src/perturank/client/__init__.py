@@ -27,11 +27,12 @@ from ..wire.answers import (
     Skipped,
     Standing,
     Status,
+    UbiOutcome,
     Version,
     Versions,
 )
 from ..wire.requests import Document, Event
-from ..wire.specification import Exploration, Feature, Mode
+from ..wire.specification import Exploration, Feature, Mode, Ubi
 from .calls import Call, NoAnswer, ServiceProblem
 from .clients import AsyncClient, Client
 from .lists import FeedbackRequest, RankRequest, ShownList
@@ -67,6 +68,8 @@ __all__ = [
     "Skipped",
     "Standing",
     "Status",
+    "Ubi",
+    "UbiOutcome",
     "Version",
     "Versions",
 ]

@@ -82,7 +82,7 @@ def _of_record(log: Log, record: Record, seen: Seen, about: dict[bytes, list[Rec
         case Feedback() as said:
             yield from _of_feedback(record, said, _before(record, about))
         case Settled(impressions=names):
-            if any(made_at(name) >= record.position for name in names):
+            if any((made_at(name) or 0) >= record.position for name in names):
                 yield "an impression settles before it was shown"
         case Batch(through=through) if through >= record.position:
             yield f"a batch goes up to {through}, which lies ahead of it"
