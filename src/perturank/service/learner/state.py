@@ -1,8 +1,8 @@
 """The state of one model: a pure function of the records that it has taken, in order.
 
 An impression is complete when its events have settled, or its window has closed. Until the window closes it goes on
-waiting: what is new in later events completes it again. The state keeps the events of waiting impressions; their
-documents are read from the log when they are learned.
+waiting: what is new in later events completes it again. An imported one is complete once. The state keeps the events
+of waiting impressions; their documents are read from the log when they are learned.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class Tracker:
                 waiting = self.waiting.setdefault(record.impression, OpenImpression(record.position, record.position))
                 waiting.position, waiting.mode = record.position, shown.mode
                 waiting.source = None if shown.source is None else self._seal(shown.source)
-                return self._settle(record, record.impression) if waiting.is_settled else []
+                is_due = waiting.is_settled and shown.mode != "imported"  # whose events follow
+                return self._settle(record, record.impression) if is_due else []
             case Feedback(effect="counted" | "early") as said if record.impression is not None:
                 self._hear(record, record.impression, said)
                 return self._settle(record, record.impression) if said.final else []
@@ -168,6 +169,8 @@ class Tracker:
         if waiting is None:
             return []  # of another generation, or closed
         waiting.is_settled = waiting.mode is None
+        if waiting.mode == "imported":  # with all its events
+            del self.waiting[name]
         return _complete(record, name, waiting)
 
     def _closed(self, record: Record, through: int) -> list[Completed]:

@@ -56,6 +56,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     ours: list[str] | None = None  # the list that the model would have shown, if the caller showed its own order
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
     earlier: list[bytes] = []  # names of the pages before this one, the first page first
+    shown_at: int | None = None  # of an imported list, if that is known: milliseconds since 1970
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -301,14 +302,16 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
     memo: list[bytes]
 
 
-def packed(features: np.ndarray, prior: np.ndarray | None, memo: Sequence[np.ndarray]) -> bytes:
+def packed(
+    features: np.ndarray, prior: np.ndarray | None, memo: Sequence[np.ndarray] = (), *, level: int = LEVEL
+) -> bytes:
     """Return the bytes of shown documents [n, d], their prior [n] and the memo's leaves."""
     n, d = features.shape
     planes = _planes(np.ascontiguousarray(features, "<f4"))
     content = Packed(
         n,
         d,
-        zlib.compress(planes, LEVEL),
+        zlib.compress(planes, level),
         b"" if prior is None else np.ascontiguousarray(prior, "<f4").tobytes(),
         [zlib.compress(np.ascontiguousarray(leaf).tobytes(), LEVEL) for leaf in memo],
     )
@@ -345,7 +348,7 @@ def layout_change(then: Sequence[int], now: Sequence[int]) -> list[int]:
 
 def _planes(rows: np.ndarray) -> bytes:
     """Return all first bytes, all second bytes, …: signs and exponents repeat, which compresses well."""
-    return np.ascontiguousarray(rows.view(np.uint8).reshape(-1, 4).T).tobytes()
+    return rows.view(np.uint8).reshape(-1, 4).T.tobytes()
 
 
 def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> dict[str, Any]:
@@ -355,10 +358,14 @@ def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> di
         "position": record.position,
         "kind": type(record.entry).__name__.lower(),
         "model": record.model,
-        "at": datetime.fromtimestamp(record.at / 1000, UTC).isoformat(timespec="milliseconds"),
+        "at": _iso(record.at),
         **({} if name is None else {"impression": sign_id(name, record.model, secret)}),
         **_content(record, secret, with_features),
     }
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, Any]:
@@ -394,6 +401,7 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
         "source": shown.source,
         **({} if shown.ours is None else {"ours": shown.ours}),
+        **({} if shown.shown_at is None else {"shown_at": _iso(shown.shown_at)}),
     }
     if with_features:
         features, prior, _ = unpacked(shown.packed, None)
