@@ -29,6 +29,7 @@ class RankRequest:
     draw: int | None = None
     continues: str | None = None
     on_error: OnError = "refuse"
+    query_id: str | None = None
 
 
 @dataclass(frozen=True)

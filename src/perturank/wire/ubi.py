@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -19,30 +19,30 @@ Time = str | int | float
 Number = int | float | str
 
 
-class IndexedOrdinal(msgspec.Struct, frozen=True):
+class EventOrdinal(msgspec.Struct, frozen=True):
     """An ordinal as UBI 1.0 had it."""
 
     index: Number | None = None
 
 
-class Position(msgspec.Struct, frozen=True):
+class EventPosition(msgspec.Struct, frozen=True):
     """Where on the page something happened; the first place is 0 or 1, as the application has it."""
 
-    ordinal: Number | IndexedOrdinal | None = None
+    ordinal: Number | EventOrdinal | None = None
 
 
-class Object(msgspec.Struct, frozen=True):
+class EventObject(msgspec.Struct, frozen=True):
     """What somebody did something with."""
 
     object_id: Key | None = None
     object_id_field: str | None = None
 
 
-class Attributes(msgspec.Struct, frozen=True):
+class EventAttributes(msgspec.Struct, frozen=True):
     """What an event is about."""
 
-    object: Object | None = None
-    position: Position | None = None
+    object: EventObject | None = None
+    position: EventPosition | None = None
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -76,7 +76,6 @@ class QueryRecord(Recorded, frozen=True):
     """A search: what was asked, and which documents the engine returned, the first one first."""
 
     object_id_field: str | None = None
-    query_attributes: Any = None
     query_response_id: str | None = None
     query_response_hit_ids: list[Key] | None = None
 
@@ -90,7 +89,7 @@ class EventRecord(Recorded, frozen=True, kw_only=True):
     """Something that somebody did: with a document, a list, or the page."""
 
     action_name: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
-    event_attributes: Attributes | None = None
+    event_attributes: EventAttributes | None = None
 
     @property
     def document(self) -> str | None:
@@ -103,7 +102,7 @@ class EventRecord(Recorded, frozen=True, kw_only=True):
         """The document's number in the list, from 0 or 1 on; None: the record does not say. ValueError: no number."""
         where = self.event_attributes and self.event_attributes.position
         number = where.ordinal if where else None
-        if isinstance(number, IndexedOrdinal):
+        if isinstance(number, EventOrdinal):
             number = number.index
         return None if number is None else _whole(number)
 
@@ -122,7 +121,7 @@ def separate(content: bytes) -> list[msgspec.Raw]:
     >>> [bytes(each) for each in separate(b'[{"action_name": "click"}, 7]')]
     [b'{"action_name": "click"}', b'7']
     """
-    if content.lstrip()[:1] == b"[":
+    if content.lstrip()[:1] != b"{":
         return msgspec.json.decode(content, type=list[msgspec.Raw])
     return [msgspec.json.decode(content, type=msgspec.Raw)]
 

@@ -191,7 +191,7 @@ class Superfluous:
     def __contains__(self, record: Record) -> bool:
         old = record.position <= self.base.through
         match record.entry:
-            case Impression(source=source) if source is not None and self.erased and not old:
+            case Impression(source=source) | Feedback(source=source) if source is not None and self.erased and not old:
                 return record.position <= self.erased.get(source_seal(source, self.secret), 0)
             case Impression() | Feedback() | Settled() | Batch():
                 return old

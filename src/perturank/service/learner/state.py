@@ -133,7 +133,7 @@ class Tracker:
             case Impression() as shown if record.impression is not None:
                 waiting = self.waiting.setdefault(record.impression, OpenImpression(record.position, record.position))
                 waiting.position, waiting.mode = record.position, shown.mode
-                waiting.source = None if shown.source is None else self._seal(shown.source)
+                waiting.source = waiting.source if shown.source is None else self._seal(shown.source)
                 is_due = waiting.is_settled and shown.mode != "imported"  # whose events follow
                 return self._settle(record, record.impression) if is_due else []
             case Feedback(effect="counted" | "early") as said if record.impression is not None:
@@ -163,6 +163,8 @@ class Tracker:
         waiting.clicks = waiting.clicks.union(document for document, action in keys if action == CLICK)
         waiting.events = waiting.events.union(key for key in keys if key[1] != CLICK)
         waiting.seen = max(waiting.seen, said.seen)
+        if waiting.source is None and said.source is not None:
+            waiting.source = self._seal(said.source)
 
     def _settle(self, record: Record, name: bytes) -> list[Completed]:
         waiting = self.waiting.get(name)

@@ -54,8 +54,12 @@ def record_feedback(
     events: Sequence[Event] = (),
     seen: int = 0,
     actions: Mapping[str, float] = ACTIONS,
+    source: str | None = None,
 ) -> Status:
-    """Write the events to the log, count them, and return what they did; `actions` are those of the model."""
+    """Write the events to the log, count them, and return what they did; `actions` are those of the model.
+
+    `source` did it, where neither the impression nor earlier feedback says who did.
+    """
     records = transaction.about(impression)
     shown = next((record for record in records if isinstance(record.entry, Impression)), None)
     before = [record.entry for record in records if isinstance(record.entry, Feedback)]
@@ -79,7 +83,8 @@ def record_feedback(
         effect = "late"
     if effect == "late" and not news:
         return "known"
-    position = transaction.append(model, _entry(news.values(), final, effect, new_seen), impression)
+    entry = _entry(news.values(), final, effect, new_seen, None if _has_source(records) else source)
+    position = transaction.append(model, entry, impression)
     if final and effect != "late":
         transaction.counters.completed[model] = position
     status: Status = "recorded" if effect == "counted" else effect
@@ -89,10 +94,15 @@ def record_feedback(
     return status
 
 
-def _entry(news: Collection[Event], final: bool, effect: Effect, seen: int) -> Feedback:
+def _has_source(records: Sequence[Record]) -> bool:
+    entries = [record.entry for record in records]
+    return any(isinstance(each, Impression | Feedback) and each.source is not None for each in entries)
+
+
+def _entry(news: Collection[Event], final: bool, effect: Effect, seen: int, source: str | None) -> Feedback:
     clicks = [event.id for event in news if event.action == CLICK and event.value is None]
     others = [event for event in news if event.action != CLICK or event.value is not None]
-    return Feedback(clicks, final, effect, others, seen)
+    return Feedback(clicks, final, effect, others, seen, source)
 
 
 def _effect(transaction: Transaction, model: str, impression: bytes, shown: Record | None) -> Effect:
@@ -165,7 +175,7 @@ def record_past(
     }
     transaction.append(model, shown, name)
     news = [event for key, event in events.items() if key not in early]
-    transaction.append(model, _entry(news, True, "counted", seen), name)
+    transaction.append(model, _entry(news, True, "counted", seen, None), name)
 
 
 def count_past(transaction: Transaction, model: str, n: int) -> None:

@@ -56,6 +56,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     ours: list[str] | None = None  # the list that the model would have shown, if the caller showed its own order
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
     earlier: list[bytes] = []  # names of the pages before this one, the first page first
+    query: str | None = None  # as it was typed, if the model keeps it
     shown_at: int | None = None  # of an imported list, if that is known: milliseconds since 1970
 
 
@@ -97,6 +98,7 @@ class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):
     effect: Effect
     events: list[Event] | None = None  # beside the clicks; None: a record of an earlier version, whose `final` was last
     seen: int = 0  # 0: nothing new is known
+    source: str | None = None  # who did it, where the impression does not say
 
     @property
     def event_keys(self) -> list[EventKey]:
@@ -401,6 +403,7 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
         "source": shown.source,
         **({} if shown.ours is None else {"ours": shown.ours}),
+        **({} if shown.query is None else {"query": shown.query}),
         **({} if shown.shown_at is None else {"shown_at": _iso(shown.shown_at)}),
     }
     if with_features:

@@ -28,6 +28,7 @@ from perturank.wire.specification import (
     Fields,
     SpecRecord,
     SpecRequest,
+    Ubi,
 )
 
 # P²HeadRank's matrices grow with the square of the number of features: at 2,000 a version has 38 MB, so that documents
@@ -67,7 +68,7 @@ class Spec(SpecRecord, frozen=True):
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time; models of equal specs share it."""
-        return _start_of(msgspec.msgpack.encode(self))
+        return _start_of(msgspec.msgpack.encode(msgspec.structs.replace(self, ubi=Ubi(), keep_query=False)))
 
     def _start(self) -> Ranker:
         width = self.width or self.n_features + self.is_standardised
@@ -262,6 +263,9 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None, *, is_whole
     worthless = next((name for name, worth in request.actions.items() if math.isnan(worth)), None)
     if worthless is not None:
         raise Refused(f"the worth of action {worthless!r} is NaN", "send a number")
+    strange = next((name for name in request.ubi.actions.values() if name not in ACTIONS | request.actions), None)
+    if strange is not None:
+        raise Refused(f"`ubi` has an action {strange!r}", f"the model knows {', '.join(ACTIONS | request.actions)}")
     own = next((each.name for each in request.features or () if each.has_own_scale), None)
     if scaling == "query" and own is not None:
         raise Refused(f"feature {own!r} has a scale of its own", "scaling: query scales every feature within each list")

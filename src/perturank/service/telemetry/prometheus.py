@@ -26,6 +26,7 @@ OF_MODELS = (  # kind, name, meaning, labels
     (CounterMetricFamily, "clicks", "Clicks, by place", ["model", "place"]),
     (CounterMetricFamily, "events", "Events, by action", ["model", "action"]),
     (GaugeMetricFamily, "event_value", "Sum of the values of events, by action", ["model", "action"]),
+    (CounterMetricFamily, "ubi_records", "UBI records, by what they did", ["model", "status"]),
     (GaugeMetricFamily, "reward", "Sum of what shown documents turned out to be worth", ["model"]),
     (CounterMetricFamily, "feedback_kept", "Feedback in the log, by effect", ["model", "status"]),
     (GaugeMetricFamily, "learning_lag_seconds", "For how long clicks have waited to be learned", ["model"]),
@@ -119,6 +120,7 @@ class LogCollector(Collector):
             yield from (("feedback_kept", [model, status], n) for status, n in found["feedback"].items())
             yield from (("events", [model, action], n) for action, n in found["events"].items())
             yield from (("event_value", [model, action], sum_) for action, sum_ in found["values"].items())
+            yield from (("ubi_records", [model, status], n) for status, n in found["ubi"].items())
             yield "reward", [model], found["reward"]
             for each in counters.by_place(amounts):
                 yield "shown", [model, str(each["place"])], each["shown"]
