@@ -107,6 +107,12 @@ def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_parquet(path: Path, on_progress: OnProgress) -> Iterator[GivenList]:
+    for number, row in enumerate(parquet_rows(path, on_progress), start=1):
+        yield GivenList(f"row {number}", partial(converted, row))
+
+
+def parquet_rows(path: Path, on_progress: OnProgress = lambda share: None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file by column."""
     from pyarrow import ArrowException, parquet
 
     try:
@@ -114,9 +120,8 @@ def _in_parquet(path: Path, on_progress: OnProgress) -> Iterator[GivenList]:
     except (ArrowException, OSError) as error:
         raise BadInput(f"{path} cannot be read as Parquet ({error})") from None
     with file:
-        number, n = 0, max(file.metadata.num_rows, 1)
+        done = 0
         for batch in file.iter_batches(ROWS_AT_ONCE):
-            for row in batch.to_pylist():
-                number += 1
-                yield GivenList(f"row {number}", partial(converted, row))
-            on_progress(number / n)
+            yield from batch.to_pylist()
+            done += batch.num_rows
+            on_progress(done / file.metadata.num_rows)

@@ -30,10 +30,13 @@ from perturank.service.log.records import (
     packed,
 )
 from perturank.service.log.refusals import Refused
+from perturank.service.log.spec import Spec
+from perturank.service.log.ubi import first_name
 from perturank.wire.history import MOST_DOCUMENTS, PastList
 from perturank.wire.specification import CLICK, ShownMode
 
 AT_ONCE = 500  # lists to a transaction, for which the service's own writes wait
+SIGNED_ID = 27  # characters of an impression as the service answers it
 WORTHWHILE = 0.5  # lists are compressed if that halves them; it takes longer than all else
 
 Fate = Literal["imported", "known"] | BadInput
@@ -77,9 +80,9 @@ class Importer:
             raise cannot_learn_from_others(spec.ranker)
 
     @property
-    def actions(self) -> dict[str, float]:
-        """What the model's actions are worth."""
-        return self._current.spec.actions
+    def spec(self) -> Spec:
+        """The model as it is now."""
+        return self._current.spec
 
     def fates(self, lists: Iterable[GivenList], *, strict: bool = False) -> Iterator[tuple[GivenList, Fate]]:
         """Write the lists in their order, and yield what became of each; `strict`: a refusal is the last.
@@ -119,8 +122,10 @@ class Importer:
         spec, ids, seen = current.spec, [each.id for each in past.documents], past.seen or 0
         given = [*(Event(each, CLICK) for each in past.clicks), *(Event(e.id, e.action, e.value) for e in past.events)]
         events = past_events(ids, given, seen, spec.actions)
+        # Pages that nobody has looked at are left out, where that is known.
+        end = max([seen, *(ids.index(event.id) + 1 for event in events.values())]) if seen else len(ids)
         pages: list[Page] = []
-        for start in range(0, min(len(ids), seen or len(ids)), spec.places):
+        for start in range(0, end, spec.places):
             part = slice(start, start + spec.places)
             shown = Impression(
                 current.generation,
@@ -134,9 +139,14 @@ class Importer:
                 shown_at=past.at,
             )
             mine = events if len(ids) <= spec.places else {k: e for k, e in events.items() if e.id in shown.ids}
-            name = own_id(past.query_id, self.model, self.log.secret, len(pages))
+            name = self._name(past.query_id, len(pages))
             pages.append(Page(past.query_id, name, shown, mine, min(max(seen - start, 0), len(shown.ids))))
         return pages
+
+    def _name(self, query_id: str, page: int) -> bytes:
+        if len(query_id) == SIGNED_ID and page == 0:  # perhaps an impression of the service
+            return first_name(query_id, self.model, self.log.secret)
+        return own_id(query_id, self.model, self.log.secret, page)
 
     def _write(self, prepared: PreparedLists) -> list[Fate]:
         """Write the lists in one transaction."""

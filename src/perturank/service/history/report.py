@@ -14,7 +14,7 @@ from perturank.service.log.counters import LISTS, TOTAL
 from perturank.service.log.records import Compacted
 from perturank.service.log.refusals import Refused
 
-MOST_EXAMPLES = 20  # of refused lists that are told in full
+MOST_EXAMPLES, MOST_REASONS = 5, 50  # refusals of one reason that are told in full, and reasons of which some are
 QUOTED = re.compile(r"'[^']*'")
 
 
@@ -35,7 +35,7 @@ class ImportReport:
     imported: int = 0
     known: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # by reason
-    examples: list[Example] = field(default_factory=list)
+    examples: dict[str, list[Example]] = field(default_factory=dict)  # by reason too
     notes: list[str] = field(default_factory=list)
 
     def add(self, given: GivenList, fate: Fate) -> None:
@@ -48,8 +48,14 @@ class ImportReport:
                 self.known += 1
             case BadInput():
                 self.refused[reason(fate)] += 1
-                if len(self.examples) < MOST_EXAMPLES:
-                    self.examples.append(Example(given.where, str(fate)))
+                self.note_example(given.where, fate)
+
+    def note_example(self, where: str, refusal: BadInput) -> None:
+        """Keep a refusal in full, if there are few of its reason."""
+        if len(self.examples) < MOST_REASONS:
+            examples = self.examples.setdefault(reason(refusal), [])
+            if len(examples) < MOST_EXAMPLES:
+                examples.append(Example(where, str(refusal)))
 
     @property
     def n_refused(self) -> int:
@@ -66,7 +72,7 @@ class ImportReport:
             "already_there": self.known,
             "refused": self.n_refused,
             "refused_by_reason": dict(self.refused.most_common()),
-            "examples": [each._asdict() for each in self.examples],
+            "examples": [each._asdict() for some in self.examples.values() for each in some],
             "notes": self.notes,
         }
 
