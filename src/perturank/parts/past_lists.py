@@ -98,8 +98,10 @@ class PastList:
         return *documents, worth, np.asarray(self.seen, np.int32)
 
     def __len__(self) -> int:
-        shape = np.shape(cast(Any, self.features))
-        return shape[0] if shape else 0
+        try:
+            return len(cast(Sequence[Any], self.features))
+        except TypeError:  # one that `arrays` refuses
+            return 0
 
     @property
     def has_rewards(self) -> bool:

@@ -18,7 +18,8 @@ from perturank.service.log import Log, open_log
 from perturank.service.log.refusals import Refused
 from perturank.wire.history import PastList
 
-BUFFER = 1 << 20
+BUFFER = 1 << 20  # bytes
+FORMAT = "`perturank import lists --help` shows a line"
 ROWS_AT_ONCE = 500  # of a Parquet file
 OnProgress = Callable[[float], None]  # told the share of a file that was read
 
@@ -86,7 +87,7 @@ def decoded(line: bytes) -> PastList:
     try:
         return _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(str(error), "see the format of past lists") from None
+        raise Refused(str(error), FORMAT) from None
 
 
 def converted(row: Any) -> PastList:
@@ -94,7 +95,7 @@ def converted(row: Any) -> PastList:
     try:
         return msgspec.convert(without_nulls(row), PastList)
     except msgspec.ValidationError as error:
-        raise Refused(str(error), "see the format of past lists") from None
+        raise Refused(str(error), FORMAT) from None
 
 
 def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
