@@ -13,7 +13,7 @@ import numpy as np
 
 from perturank.catalogue import import_module
 from perturank.errors import BadInput
-from perturank.service.history.files import BUFFER, opened, parquet_rows
+from perturank.service.history.files import opened, parquet_rows
 from perturank.wire.requests import Document
 
 OBJECT, QUERY, PRIOR, FEATURES = "object_id", "query", "prior", "features"  # columns; all others are features
@@ -77,7 +77,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, row in enumerate(parquet_rows(path), start=1):
             yield f"row {number}", row
         return
-    with path.open("rb", BUFFER) as file, opened(path, file) as lines:
+    with opened(path) as (lines, _):
         if path.name.removesuffix(".gz").endswith(".csv"):
             reader = csv.DictReader(io.TextIOWrapper(lines, "utf-8-sig", newline=""))
             for row in reader:

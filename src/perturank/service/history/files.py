@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -68,18 +69,25 @@ def lists_in(path: Path, on_progress: OnProgress = lambda share: None) -> Iterat
 
 
 def _in_lines(path: Path, on_progress: OnProgress) -> Iterator[GivenList]:
-    with path.open("rb", BUFFER) as file, opened(path, file) as lines:
+    with opened(path) as (lines, file):
         size = path.stat().st_size or 1
         for number, line in enumerate(lines, start=1):
             if not line.isspace():
                 yield GivenList(f"line {number}", partial(decoded, line))
             if number % ROWS_AT_ONCE == 0:
                 on_progress(file.tell() / size)
+        on_progress(1.0)
 
 
-def opened(path: Path, file: IO[bytes]) -> IO[bytes]:
-    """Return the file, or what it holds if it is compressed."""
-    return cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Yield what a file holds, decompressed if its name ends with .gz, and the file itself."""
+    with path.open("rb", BUFFER) as file:
+        content = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
+        try:
+            yield content, file
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise BadInput(f"{path} cannot be decompressed ({error})", "check that the file is whole") from None
 
 
 def decoded(line: bytes) -> PastList:

@@ -26,7 +26,7 @@ import msgspec
 
 from perturank.errors import BadInput
 from perturank.service.history.features import Resolver, document
-from perturank.service.history.files import BUFFER, converted, opened
+from perturank.service.history.files import converted, opened
 from perturank.service.history.importer import Fate, GivenList, Importer
 from perturank.service.history.report import ImportReport, deleted_lists, reason
 from perturank.service.log import Log, open_log
@@ -255,7 +255,7 @@ def records_in(path: Path) -> Iterator[tuple[str, bytes]]:
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path}", "check the path")
-    with path.open("rb", BUFFER) as file, opened(path, file) as lines:
+    with opened(path) as (lines, _):
         first = next((line for line in lines if not line.isspace()), b"")
         is_array = first.lstrip()[:1] == b"["
         lines.seek(0)
