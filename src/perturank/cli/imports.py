@@ -184,7 +184,8 @@ def _print(report: ImportReport, verb: str, counts: Mapping[str, tuple[int, int,
 
 
 def _print_refused(reasons: Counter[str], examples: Mapping[str, Sequence[Example]]) -> None:
-    listed = table("\nrefused", "", "reason", "first")
+    typer.echo()
+    listed = table("refused", "", "reason", "first")
     for reason, n in reasons.most_common():
         first = examples.get(reason, ())
         listed.add_row(f"{n:,}", reason, first[0].where if first else "")
