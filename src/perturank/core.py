@@ -140,8 +140,8 @@ class Query(eqx.Module):
         >>> query.features.shape, int(query.mask.sum())
         ((16, 2), 2)
         """
-        arrays = document_arrays(features, prior, ids, may_miss=may_miss)
-        return cls(*map(jnp.asarray, arrays))
+        rows, mask, names, scores = map(jnp.asarray, document_arrays(features, prior, ids, may_miss=may_miss))
+        return cls(rows, mask, names, scores)
 
     def places(self, n_features: int, k: int) -> int:
         """Return how many places a list of at most k has; a query that does not fit the ranker is refused."""

@@ -162,7 +162,7 @@ def learn_from(
     past = PastList(shown, clicks, prior, ids, rewards, seen)
     arrays = past.arrays(ranker.n_features, isinstance(ranker, TakesMissing))
     key = _key_of(arrays) if key is None else key
-    return cast(R, ranker.learn(_interaction(arrays, past.has_rewards), key))
+    return ranker.learn(_interaction(arrays, past.has_rewards), key)
 
 
 def _interaction(arrays: Sequence[np.ndarray], with_rewards: bool) -> Interaction:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from perturank.core import Ranker
+from perturank.parts.past_lists import Memo
 from perturank.parts.standardised import Scale, Standardised
 from perturank.service.learner import update
 from perturank.service.log import snapshots
@@ -457,7 +458,7 @@ class State:
             return True
         assert self.spec is not None
         assert self.ranker is not None
-        return not update.Memo.of(self.ranker, self.spec.places).is_needed
+        return not Memo.of(self.ranker, self.spec.places).is_needed
 
     @property
     def needed_from(self) -> int | None:
