@@ -114,7 +114,7 @@ def test_a_line_that_cannot_be_used_is_refused_with_its_number_and_the_others_ar
 def test_a_strict_import_stops_at_the_first_refusal_and_keeps_what_was_before_it(log: Log, tmp_path: Path) -> None:
     created(log, ranker="p2linrank")
     path = written(tmp_path, [line(0), line(1), "[]", line(3)])
-    with pytest.raises(BadInput, match=r"line 3: Expected `object`.*2 lists before it are imported"):
+    with pytest.raises(BadInput, match=r"line 3: Expected `object`.*the 2 lists before it are in the log"):
         imported(log, path, strict=True)
     assert n_impressions(log) == 2
 

@@ -52,8 +52,8 @@ def import_lists(
     for given, fate in Importer(log, model, is_dry=dry_run).fates(lists, strict=strict):
         report.add(given, fate)
         if strict and isinstance(fate, BadInput):
-            before = f"{report.imported} lists before it {'would be' if dry_run else 'are'} imported"
-            raise BadInput(f"{given.where}: {fate}", before)
+            n, are = report.imported + report.known, "would be" if dry_run else "are"
+            raise BadInput(f"{given.where}: {fate}", f"the {n} lists before it {are} in the log")
     return report
 
 

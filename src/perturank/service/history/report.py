@@ -15,7 +15,7 @@ from perturank.service.log.records import Compacted
 from perturank.service.log.refusals import Refused
 
 MOST_EXAMPLES, MOST_REASONS = 5, 50  # refusals of one reason that are told in full, and reasons of which some are
-QUOTED = re.compile(r"'[^']*'")
+PARTICULAR = re.compile(r"'[^']*'| \(byte \d+\)")  # ids, and where in a line
 
 
 class Example(NamedTuple):
@@ -78,9 +78,9 @@ class ImportReport:
 
 
 def reason(refusal: BadInput) -> str:
-    """Return why something was refused, without the ids in it: the same for all that have the same fault."""
+    """Return why something was refused, without what is particular: the same for all that have the same fault."""
     what = refusal.what if isinstance(refusal, Refused) else str(refusal)
-    return QUOTED.sub("…", what)
+    return PARTICULAR.sub(lambda part: "…" if part[0].startswith("'") else "", what)
 
 
 def deleted_lists(log: Log, model: str) -> list[str]:

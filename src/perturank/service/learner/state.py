@@ -344,7 +344,7 @@ class State:
         """Learn the impressions of a batch, in the order of their completion."""
         skipped = set(batch.skipped)
         taken = [each for each in self._take_batch(batch) if each.name not in skipped and not each.is_skipped]
-        chosen = [each for each in taken if self._fits(each)]
+        chosen = self._fitting(taken)
         self.batched = batch.through
         self._skip(skipped)
         if self.spec is None or self.ranker is None or not chosen:
@@ -452,13 +452,12 @@ class State:
         """Return how many impressions were learned since this generation had learned so many."""
         return self.learned - learned if generation == self.generation else self.learned
 
-    def _fits(self, completed: Completed) -> bool:
-        """Return whether the ranker can learn from it: a list of another ranker has no memo."""
-        if completed.mode == "learn" or self.instead is not None:
-            return True
-        assert self.spec is not None
-        assert self.ranker is not None
-        return not Memo.of(self.ranker, self.spec.places).is_needed
+    def _fitting(self, taken: list[Completed]) -> list[Completed]:
+        """Return those that the ranker can learn from: a list of another ranker has no memo."""
+        drawn = [each for each in taken if each.mode == "learn"]
+        if len(drawn) == len(taken) or self.instead is not None or self.spec is None or self.ranker is None:
+            return taken
+        return drawn if Memo.of(self.ranker, self.spec.places).is_needed else taken
 
     @property
     def needed_from(self) -> int | None:
