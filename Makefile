@@ -12,7 +12,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 BENCHMARKS := PYTHONPATH="$(CURDIR)/tests:$$PYTHONPATH" $(BIN)/python -m benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-long check check-types check-rest audit fix docs bench bench-service bench-models bench-shop web typescript clean
+.PHONY: help setup demo play test test-long check check-types check-rest audit fix docs bench bench-service bench-models bench-import bench-shop web typescript clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench-service: $(READY)  ## measure what the service withstands; ARGS="--rate 30
 
 bench-models: $(READY)  ## measure a service with a thousand small models; ARGS="--models 200"
 	$(BENCHMARKS) models $(ARGS)
+
+bench-import: $(READY)  ## measure how fast old clicks get into a log and are learned; ARGS="--lists 200000"
+	$(BENCHMARKS) import $(ARGS)
 
 bench-shop: $(READY)  ## let a made-up shop's customers teach the service, beside LightGBM; ARGS="--searches 1000 --seeds 1"
 	$(BENCHMARKS) shop $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -113,6 +114,24 @@ def models(
     scale = ManyModels(n, min(active, n), lists)
     with _progress("the service starts", scale.n_steps) as advance:
         part = measure_models(scale, advance)
+    _print_section(part, as_json)
+
+
+@app.command("import")
+def imports(
+    lists: Annotated[int, typer.Option(help="Past lists.", min=2000)] = 50_000,
+    log: Annotated[str | None, typer.Option(help="A log without a model; none: a new SQLite file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import past lists into a log, learn them, and print how fast both are."""
+    machine.pin_threads(1)
+    from benchmarks.importing import Histories, measure_imports
+
+    gc.collect()
+    gc.freeze()  # as `perturank import` does
+    scale = Histories(lists, log=log)
+    with _progress("lists are written to a file", scale.n_steps) as advance:
+        part = measure_imports(scale, advance)
     _print_section(part, as_json)
 
 

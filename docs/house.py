@@ -122,6 +122,7 @@ SERVING = Column((
 ))  # fmt: skip
 LEARNING = Column((
     room("service/learner", "the log becomes versions", "service"),
+    room("service/history", "old clicks come into the log", "service"),
     room("service", "child processes", "service", "children", "settings"),
 ))  # fmt: skip
 ROOMS = Column((

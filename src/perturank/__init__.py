@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perturank.client import AsyncClient, Client
     from perturank.core import Interaction, Query, Ranker, Ranking
     from perturank.datasets import Dataset
+    from perturank.parts.past_lists import PastList, learn_from, learn_from_lists
     from perturank.storage import load, save
 
 __all__ = [
@@ -21,10 +22,13 @@ __all__ = [
     "Client",
     "Dataset",
     "Interaction",
+    "PastList",
     "Query",
     "Ranker",
     "Ranking",
     "__version__",
+    "learn_from",
+    "learn_from_lists",
     "load",
     "make",
     "save",
@@ -40,6 +44,9 @@ _HOMES = {
     "Ranker": "core",
     "Ranking": "core",
     "Dataset": "datasets",
+    "PastList": "parts.past_lists",
+    "learn_from": "parts.past_lists",
+    "learn_from_lists": "parts.past_lists",
     "load": "storage",
     "save": "storage",
 }

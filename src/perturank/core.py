@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -85,6 +85,30 @@ class Limits(eqx.Module):
         return jnp.where(self.explores, explored, best)
 
 
+def document_arrays(
+    features: ArrayLike,
+    prior: ArrayLike | None,
+    ids: ArrayLike | None,
+    *,
+    may_miss: bool = False,
+    size: int | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the arrays of a query: features [V, d], mask [V], ids [V, 2], prior [V]; V is `size`, or a bucket."""
+    rows = _finite(features, "features", 2, may_miss)
+    n, d = rows.shape
+    if n == 0 or d == 0:
+        raise BadInput("a query needs at least one document and one feature", f"features has shape {rows.shape}")
+    scores = np.zeros(n, np.float32) if prior is None else _finite(prior, "prior", 1)
+    if scores.shape != (n,):
+        raise BadInput(f"prior has {scores.size} scores for {n} documents", "give one score per document")
+    names = identities(rows, scores) if ids is None else _as_ids(ids, n)
+    given = rows, np.ones(n, bool), names, scores
+    padded = tuple(np.zeros((size or bucket(n), *array.shape[1:]), array.dtype) for array in given)
+    for whole, array in zip(padded, given, strict=True):
+        whole[:n] = array
+    return cast(tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], padded)
+
+
 class Query(eqx.Module):
     """Candidate documents of one query, padded: features [V, d], mask [V], ids [V, 2], prior [V].
 
@@ -116,29 +140,12 @@ class Query(eqx.Module):
         >>> query.features.shape, int(query.mask.sum())
         ((16, 2), 2)
         """
-        rows = _finite(features, "features", 2, may_miss)
-        n, d = rows.shape
-        if n == 0 or d == 0:
-            raise BadInput("a query needs at least one document and one feature", f"features has shape {rows.shape}")
-        scores = np.zeros(n, np.float32) if prior is None else _finite(prior, "prior", 1)
-        if scores.shape != (n,):
-            raise BadInput(f"prior has {scores.size} scores for {n} documents", "give one score per document")
-        names = identities(rows, scores) if ids is None else _as_ids(ids, n)
-        pad = bucket(n) - n
-        return cls(
-            jnp.asarray(np.pad(rows, ((0, pad), (0, 0)))),
-            jnp.asarray(np.arange(n + pad) < n),
-            jnp.asarray(np.pad(names, ((0, pad), (0, 0)))),
-            jnp.asarray(np.pad(scores, (0, pad))),
-        )
+        rows, mask, names, scores = map(jnp.asarray, document_arrays(features, prior, ids, may_miss=may_miss))
+        return cls(rows, mask, names, scores)
 
     def places(self, n_features: int, k: int) -> int:
         """Return how many places a list of at most k has; a query that does not fit the ranker is refused."""
-        if self.features.shape[1] != n_features:
-            raise BadInput(
-                f"the query's documents have {self.features.shape[1]} features",
-                f"this ranker was made for {n_features}",
-            )
+        check_width(self.features.shape[1], n_features)
         if k < 1:
             raise BadInput(f"k is {k}", "a list has 1 place or more")
         return min(k, self.mask.shape[0])
@@ -151,6 +158,12 @@ class Query(eqx.Module):
     def take(self, order: Array) -> Query:
         """Return the documents at these rows."""
         return Query(self.features[order], self.mask[order], self.ids[order], self.prior[order])
+
+
+def check_width(n: int, n_features: int) -> None:
+    """Refuse documents of n features for a ranker of another number."""
+    if n != n_features:
+        raise BadInput(f"the query's documents have {n} features", f"this ranker was made for {n_features}")
 
 
 class Ranking(eqx.Module):
@@ -316,6 +329,13 @@ class KeepsLimits(Protocol):
     """A ranker whose lists keep to `Query.limits`, and that knows the probability of its lists under them."""
 
     keeps_limits: ClassVar[Literal[True]]
+
+
+@runtime_checkable
+class TakesMissing(Protocol):
+    """A ranker to which NaN is a missing feature."""
+
+    takes_missing: ClassVar[Literal[True]]
 
 
 @runtime_checkable

@@ -13,12 +13,14 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import check, inventory, learn, log, play, reproduce, serve, simulate
+from perturank.cli import check, imports, inventory, learn, log, play, reproduce, serve, simulate
 from perturank.errors import BadInput
 
 # Packages that only some commands need: commands import what they need themselves, so that --help does not load JAX.
-EXTRAS = dict.fromkeys(("httpx", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service") | dict.fromkeys(
-    ("bm25s", "Stemmer"), "play"
+EXTRAS = (
+    dict.fromkeys(("httpx", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service")
+    | dict.fromkeys(("bm25s", "Stemmer"), "play")
+    | {"pyarrow": "results"}
 )
 
 
@@ -78,6 +80,7 @@ app.command("serve")(serve.serve)
 app.command("play")(play.play)
 app.command("learn")(learn.learn)
 app.command("replay")(learn.replay)
+app.add_typer(imports.import_commands, name="import")
 app.add_typer(log.log_commands, name="log")
 app.add_typer(serve.key_commands, name="keys")
 

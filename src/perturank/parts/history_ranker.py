@@ -13,6 +13,7 @@ from perturank.core import Array, Interaction, Key, Query, check_room
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, Settings, hyper
 from perturank.parts import batches, certainty
 from perturank.parts.history import History
+from perturank.parts.past_lists import LearnsFromLists
 from perturank.parts.preferences import Inclusion, PairSet, n_pairs_at_most
 
 
@@ -36,7 +37,7 @@ class MemorySettings(HistorySettings):
     )
 
 
-class HistoryRanker(eqx.Module):
+class HistoryRanker(LearnsFromLists):
     """A ranker that is fitted to all clicks it remembers."""
 
     keeps_limits: ClassVar[Literal[True]] = True

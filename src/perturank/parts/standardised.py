@@ -34,6 +34,7 @@ from perturank.core import (
 )
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
+from perturank.parts.past_lists import LearnsFromLists
 
 TAIL = 0.05  # of the values on either side are left out: outliers decide neither location nor spread
 NORMAL_RANGE = 3.2897  # standard deviations between these two quantiles of a normal distribution
@@ -76,7 +77,7 @@ class Scale:
         return cls(location.astype(np.float32), spread.astype(np.float32))
 
 
-class Standardised(eqx.Module):
+class Standardised(LearnsFromLists):
     """A ranker of raw features [V, d], in which NaN is a missing value; `ranker` sees d + 1 standardised columns.
 
     Columns that are `fixed` [d + 1] have a scale that their owner has set: they are not bent, and a missing value
@@ -85,6 +86,8 @@ class Standardised(eqx.Module):
     `slots` [d + 1] are the features of the ranker inside at which the columns stand, where these are not the same.
     The ranker inside sees the mean, 0, at every other: features that were dropped.
     """
+
+    takes_missing: ClassVar[Literal[True]] = True
 
     ranker: Any
     location: Array

@@ -16,6 +16,7 @@ from jax import lax
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, WIDTHS, Settings, hyper
 from perturank.parts import draws, ordering, scoring
+from perturank.parts.past_lists import LearnsFromLists
 from perturank.publishing import Published
 
 
@@ -37,7 +38,7 @@ class NeuralDuellingSettings(DuellingSettings):
     widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
 
 
-class Duelling(eqx.Module):
+class Duelling(LearnsFromLists):
     """Interleaves its list with those of random neighbours and moves towards those that get more clicks."""
 
     is_row_wise: ClassVar[Literal[True]] = True

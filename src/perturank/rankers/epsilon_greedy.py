@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, PROBABILITY, WIDTHS, Settings, hyper
 from perturank.parts import ordering, preferences, scoring
+from perturank.parts.past_lists import LearnsFromLists
 from perturank.publishing import Published
 
 
@@ -34,7 +35,7 @@ class NeuralEpsilonGreedySettings(EpsilonGreedySettings):
     widths: tuple[int, ...] = hyper((100, 100), "widths of the hidden layers", "m, L", WIDTHS)
 
 
-class EpsilonGreedy(eqx.Module):
+class EpsilonGreedy(LearnsFromLists):
     """Shows the best list but for random places, and takes one logistic gradient step on each list's pairs."""
 
     keeps_limits: ClassVar[Literal[True]] = True

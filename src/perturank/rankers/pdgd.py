@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
 from perturank.parts import ordering, preferences, scoring
+from perturank.parts.past_lists import LearnsFromLists
 from perturank.publishing import Published
 
 
@@ -35,7 +36,7 @@ class NeuralPDGDSettings(PDGDSettings):
     scorer: str = hyper(scoring.NETWORK, scoring.SCORER)
 
 
-class PDGD(eqx.Module):
+class PDGD(LearnsFromLists):
     """A Plackett–Luce ranker that ascends an unbiased estimate of the preference gradient.
 
     A scorer that looks at the whole list ranks all candidates; it learns from the shown documents as a list of their

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import Settings
 from perturank.parts import ordering
+from perturank.parts.past_lists import LearnsFromLists
 from perturank.publishing import Published
 
 
@@ -19,7 +20,7 @@ class RandomSettings(Settings):
     """Nothing to set."""
 
 
-class Random(eqx.Module):
+class Random(LearnsFromLists):
     """Shows uniformly random lists and learns nothing; with a prior it scores by the prior alone."""
 
     keeps_limits: ClassVar[Literal[True]] = True

@@ -15,19 +15,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.http.decoding import (
-    check_width,
     decode,
     decoded,
     decoded_rank,
     is_binary,
-    of_bytes,
-    of_documents,
     offload,
     read_body,
     respond,
     without_bad,
 )
 from perturank.service.http.request import find_model
+from perturank.service.log.documents import check_width, of_bytes, of_documents
 from perturank.service.log.records import Impression, Record, probability, unpacked
 from perturank.service.log.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.log.spec import Spec

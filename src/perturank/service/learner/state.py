@@ -1,8 +1,8 @@
 """The state of one model: a pure function of the records that it has taken, in order.
 
 An impression is complete when its events have settled, or its window has closed. Until the window closes it goes on
-waiting: what is new in later events completes it again. The state keeps the events of waiting impressions; their
-documents are read from the log when they are learned.
+waiting: what is new in later events completes it again. An imported one is complete once. The state keeps the events
+of waiting impressions; their documents are read from the log when they are learned.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from perturank.core import Ranker
+from perturank.parts.past_lists import Memo
 from perturank.parts.standardised import Scale, Standardised
 from perturank.service.learner import update
 from perturank.service.log import snapshots
@@ -134,7 +135,8 @@ class Tracker:
                 waiting = self.waiting.setdefault(record.impression, OpenImpression(record.position, record.position))
                 waiting.position, waiting.mode = record.position, shown.mode
                 waiting.source = waiting.source if shown.source is None else self._seal(shown.source)
-                return self._settle(record, record.impression) if waiting.is_settled else []
+                is_due = waiting.is_settled and shown.mode != "imported"  # whose events follow
+                return self._settle(record, record.impression) if is_due else []
             case Feedback(effect="counted" | "early") as said if record.impression is not None:
                 self._hear(record, record.impression, said)
                 return self._settle(record, record.impression) if said.final else []
@@ -170,6 +172,8 @@ class Tracker:
         if waiting is None:
             return []  # of another generation, or closed
         waiting.is_settled = waiting.mode is None
+        if waiting.mode == "imported":  # with all its events
+            del self.waiting[name]
         return _complete(record, name, waiting)
 
     def _closed(self, record: Record, through: int) -> list[Completed]:
@@ -340,7 +344,7 @@ class State:
         """Learn the impressions of a batch, in the order of their completion."""
         skipped = set(batch.skipped)
         taken = [each for each in self._take_batch(batch) if each.name not in skipped and not each.is_skipped]
-        chosen = [each for each in taken if self._fits(each)]
+        chosen = self._fitting(taken)
         self.batched = batch.through
         self._skip(skipped)
         if self.spec is None or self.ranker is None or not chosen:
@@ -448,13 +452,12 @@ class State:
         """Return how many impressions were learned since this generation had learned so many."""
         return self.learned - learned if generation == self.generation else self.learned
 
-    def _fits(self, completed: Completed) -> bool:
-        """Return whether the ranker can learn from it: a list of another ranker has no memo."""
-        if completed.mode == "learn" or self.instead is not None:
-            return True
-        assert self.spec is not None
-        assert self.ranker is not None
-        return not update.Memo.of(self.ranker, self.spec.places).is_needed
+    def _fitting(self, taken: list[Completed]) -> list[Completed]:
+        """Return those that the ranker can learn from: a list of another ranker has no memo."""
+        drawn = [each for each in taken if each.mode == "learn"]
+        if len(drawn) == len(taken) or self.instead is not None or self.spec is None or self.ranker is None:
+            return taken
+        return drawn if Memo.of(self.ranker, self.spec.places).is_needed else taken
 
     @property
     def needed_from(self) -> int | None:

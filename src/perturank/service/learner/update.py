@@ -31,6 +31,7 @@ from perturank.core import (
 )
 from perturank.errors import BadInput
 from perturank.parts import batches
+from perturank.parts.past_lists import Memo
 from perturank.service.log import snapshots
 from perturank.service.log.records import Impression, rearranged, unpacked
 from perturank.service.telemetry.logger import logger
@@ -61,34 +62,6 @@ class Rewarded(NamedTuple):
 
 
 Lesson = Callable[[Ranker, Sequence[Rewarded], int], Ranker]
-
-
-class Memo(NamedTuple):
-    """The shapes of a ranker's memo, which it needs back with the clicks."""
-
-    leaves: list[Any]
-    tree: Any
-
-    @classmethod
-    def of(cls, ranker: Ranker, places: int) -> Memo:
-        """Return the shape of this ranker's memos."""
-        kind = type(ranker), ranker.settings, ranker.n_features, places
-        if kind not in _MEMOS:
-            query = Query.of(np.zeros((places, ranker.n_features)))
-
-            def memo(ranker: Ranker, query: Query, key: Key) -> Any:
-                return ranker.rank(query, key, places).memo
-
-            _MEMOS[kind] = cls(*jax.tree.flatten(eqx.filter_eval_shape(memo, ranker, query, jax.random.key(0))))
-        return _MEMOS[kind]
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is one at all."""
-        return bool(self.leaves)
-
-
-_MEMOS: dict[Any, Memo] = {}  # found by tracing, which takes a while
 
 
 def learn_from(

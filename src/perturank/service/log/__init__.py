@@ -30,6 +30,10 @@ class Transaction(Protocol):
     def counters(self) -> PendingCounters:
         """What the transaction adds to the counters beside the log."""
 
+    @property
+    def position(self) -> int:
+        """The position of the last record, appended ones included."""
+
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
 

@@ -11,6 +11,7 @@
 | compacted, or erased       | anything                                | late     | none                              |
 | given, not yet in the log  | anything, for the first time            | early    | counts if the impression comes    |
 | of a query_id without list | anything, for the first time            | early    | counts if the list comes soon     |
+| imported with its events   | says something new                      | late     | kept in the log, not learned      |
 | never given                | anything                                | 404      | none                              |
 
 An impression is open until its window closes. What is known of it settles a while after its last event, or at once with
@@ -64,8 +65,8 @@ def record_feedback(
     before = [record.entry for record in records if isinstance(record.entry, Feedback)]
     given = [*(Event(document, CLICK) for document in clicks), *events]
     _check_actions(given, actions)
-    if shown is not None:
-        _check_shown(shown, given, seen)
+    if shown is not None and isinstance(shown.entry, Impression):
+        _check_shown(shown.entry.ids, given, seen)
     known = {key for entry in before for key in entry.event_keys}
     news: dict[EventKey, Event] = {}
     for event in given:
@@ -108,7 +109,8 @@ def _effect(transaction: Transaction, model: str, impression: bytes, shown: Reco
     closed = closed_up_to(transaction, model)
     if shown is None:
         return "late" if _is_made_before(impression, closed) else "early"
-    return "late" if shown.position <= closed else "counted"
+    is_imported = isinstance(shown.entry, Impression) and shown.entry.mode == "imported"
+    return "late" if shown.position <= closed or is_imported else "counted"
 
 
 def _is_made_before(impression: bytes, position: int) -> bool:
@@ -141,9 +143,7 @@ def _check_actions(events: Sequence[Event], actions: Mapping[str, float]) -> Non
         raise Refused(f"the action {strange!r} is not known", remedy)
 
 
-def _check_shown(shown: Record, events: Sequence[Event], seen: int) -> None:
-    assert isinstance(shown.entry, Impression)
-    ids = shown.entry.ids
+def _check_shown(ids: Sequence[str], events: Sequence[Event], seen: int) -> None:
     stranger = next((event for event in events if event.id not in ids), None)
     if stranger is not None:
         done = "clicked" if stranger.action == CLICK else f"sent with {stranger.action!r}"
@@ -151,6 +151,37 @@ def _check_shown(shown: Record, events: Sequence[Event], seen: int) -> None:
         raise Refused(what, "send ids of this impression's ranking")
     if seen > len(ids):
         raise Refused(f"{seen} places were seen, and {len(ids)} shown", f"send 1 … {len(ids)}")
+
+
+def past_events(
+    ids: Sequence[str], events: Sequence[Event], seen: int, actions: Mapping[str, float]
+) -> dict[EventKey, Event]:
+    """Return the events of a list that another system showed, each once; refuse what cannot have happened."""
+    _check_actions(events, actions)
+    _check_shown(ids, events, seen)
+    return {event.key: event for event in reversed(events)}
+
+
+def record_past(
+    transaction: Transaction, model: str, name: bytes, shown: Impression, events: Mapping[EventKey, Event], seen: int
+) -> None:
+    """Write a list that another system showed, with all its events; the log must not have it yet.
+
+    It is complete at once, and takes no more events. Nothing is added to the counters of clicks and events, which say
+    what happens now: see `count_past`.
+    """
+    early = {
+        key for each in transaction.about(name) if isinstance(each.entry, Feedback) for key in each.entry.event_keys
+    }
+    transaction.append(model, shown, name)
+    news = [event for key, event in events.items() if key not in early]
+    transaction.append(model, _entry(news, True, "counted", seen, None), name)
+
+
+def count_past(transaction: Transaction, model: str, n: int) -> None:
+    """Count lists that another system showed, the last of which was just written."""
+    transaction.counters.completed[model] = transaction.position
+    transaction.counters.add(model, {counters.LISTS + "imported": n})
 
 
 def close_windows(transaction: Transaction, model: str, position: int) -> int | None:

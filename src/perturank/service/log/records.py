@@ -58,6 +58,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     earlier: list[bytes] = []  # names of the pages before this one, the first page first
     own_agreed: bytes | None = None  # `agreed`, with the caller's own order; None: its quality is not counted
     query: str | None = None  # as it was typed, if the model keeps it
+    shown_at: int | None = None  # of an imported list, if that is known: milliseconds since 1970
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -304,14 +305,16 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
     memo: list[bytes]
 
 
-def packed(features: np.ndarray, prior: np.ndarray | None, memo: Sequence[np.ndarray]) -> bytes:
+def packed(
+    features: np.ndarray, prior: np.ndarray | None, memo: Sequence[np.ndarray] = (), *, level: int = LEVEL
+) -> bytes:
     """Return the bytes of shown documents [n, d], their prior [n] and the memo's leaves."""
     n, d = features.shape
     planes = _planes(np.ascontiguousarray(features, "<f4"))
     content = Packed(
         n,
         d,
-        zlib.compress(planes, LEVEL),
+        zlib.compress(planes, level),
         b"" if prior is None else np.ascontiguousarray(prior, "<f4").tobytes(),
         [zlib.compress(np.ascontiguousarray(leaf).tobytes(), LEVEL) for leaf in memo],
     )
@@ -348,7 +351,7 @@ def layout_change(then: Sequence[int], now: Sequence[int]) -> list[int]:
 
 def _planes(rows: np.ndarray) -> bytes:
     """Return all first bytes, all second bytes, …: signs and exponents repeat, which compresses well."""
-    return np.ascontiguousarray(rows.view(np.uint8).reshape(-1, 4).T).tobytes()
+    return rows.view(np.uint8).reshape(-1, 4).T.tobytes()
 
 
 def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> dict[str, Any]:
@@ -358,10 +361,14 @@ def as_json(record: Record, secret: bytes, *, with_features: bool = False) -> di
         "position": record.position,
         "kind": type(record.entry).__name__.lower(),
         "model": record.model,
-        "at": datetime.fromtimestamp(record.at / 1000, UTC).isoformat(timespec="milliseconds"),
+        "at": _iso(record.at),
         **({} if name is None else {"impression": sign_id(name, record.model, secret)}),
         **_content(record, secret, with_features),
     }
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _content(record: Record, secret: bytes, with_features: bool) -> dict[str, Any]:
@@ -398,6 +405,7 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "source": shown.source,
         **({} if shown.ours is None else {"ours": shown.ours}),
         **({} if shown.query is None else {"query": shown.query}),
+        **({} if shown.shown_at is None else {"shown_at": _iso(shown.shown_at)}),
     }
     if with_features:
         features, prior, _ = unpacked(shown.packed, None)
