@@ -12,7 +12,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 BENCHMARKS := PYTHONPATH="$(CURDIR)/tests:$$PYTHONPATH" $(BIN)/python -m benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-long check check-types check-rest audit fix docs bench bench-service bench-models bench-shop web clean
+.PHONY: help setup demo play test test-long check check-types check-rest audit fix docs bench bench-service bench-models bench-shop web typescript clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,7 @@ test: $(READY)  ## run the checks and all tests
 	@scripts/make-postgres
 	@scripts/make-chromium
 	@scripts/make-prometheus
+	@scripts/make-typescript
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m "not as_shipped"
 	$(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
@@ -77,8 +78,11 @@ bench-shop: $(READY)  ## let a made-up shop's customers teach the service, besid
 web:  ## build the pages of the service from web/ into the package; needs Node
 	cd web && npm install --no-audit --no-fund && npm run build
 
+typescript: $(READY)  ## write the types and methods of the TypeScript client from the OpenAPI document
+	$(BIN)/python clients/typescript/generate.py
+
 clean:  ## remove everything that make has made
-	rm -rf $(VENV) web/node_modules .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) web/node_modules clients/typescript/node_modules .compiled demo results dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml scripts/make-venv

@@ -27,10 +27,11 @@ MODEL = "bench"
 N_BODIES = 200
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 SECONDS_BETWEEN_LOOKS = 0.25
-# The service ends when its stdin does, and so with the benchmark, however that ends.
+# The service ends when its stdin does, and so with the benchmark, however that ends. It does not read through the
+# buffer, whose lock would be held at exit.
 COMMAND = """
-import os, signal, sys, threading
-threading.Thread(target=lambda: (sys.stdin.read(), os.kill(os.getpid(), signal.SIGTERM)), daemon=True).start()
+import os, signal, threading
+threading.Thread(target=lambda: (os.read(0, 1), os.kill(os.getpid(), signal.SIGTERM)), daemon=True).start()
 from perturank.cli import main
 main()
 """

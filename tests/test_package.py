@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -39,6 +40,7 @@ def test_the_version_is_the_same_wherever_it_is_written() -> None:
     assert metadata.version("perturank") == __version__
     assert f"\nversion: {__version__}\n" in citation
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert json.loads((ROOT / "clients/typescript/package.json").read_text())["version"] == __version__
 
 
 def test_all_installs_every_extra_but_the_developers() -> None:

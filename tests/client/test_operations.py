@@ -47,6 +47,8 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "rank_batch": ([],),
     "feedback": ("x", []),
     "feedback_batch": ([],),
+    "ubi_events": ([],),
+    "ubi_queries": ([],),
     "explain_impression": ("x",),
     "patch_model": ("default", {}),
     "restore": (1,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ class User(threading.Thread):
         self.answers: Counter[str] = Counter()
         self.refusals: Counter[int] = Counter()
         self.surprises: list[str] = []
-        self._said: tuple[str, str] | None = None
+        self._said: tuple[str, str, str | None] | None = None
         self._over = threading.Event()
 
     def run(self) -> None:
@@ -55,15 +56,25 @@ class User(threading.Thread):
             self._over.wait(0.05)
 
     def turn(self, client: Client) -> None:
-        """Ask for a list and click; after a failure, click on the same list."""
+        """Ask for a list and click; after a failure, click on the same list.
+
+        Half of the lists have a query_id, by which the same click is then sent as a UBI event: it is known.
+        """
         if self._said is None:
-            shown = client.rank(DOCUMENTS, model="m")
+            query_id = random.choice([None, str(uuid.uuid4())])
+            shown = client.rank(DOCUMENTS, model="m", query_id=query_id)
             self.shown.append(shown.impression)
-            self._said = shown.impression, random.choice(shown.ids)
-        name, click = self._said
+            self._said = shown.impression, random.choice(shown.ids), query_id
+        name, click, query_id = self._said
         self.answers[client.feedback(name, [click], model="m", final=True)] += 1
         self.acknowledged[name] = click
         self._said = None
+        if query_id is not None:
+            about = {"object": {"object_id": click}}
+            event = {"application": "m", "action_name": "click", "query_id": query_id, "event_attributes": about}
+            (outcome,) = client.ubi_events([event])
+            if outcome["status"] != "known":
+                self.surprises.append(f"a click sent again was {outcome}")
 
     def end(self) -> None:
         """Let it finish its last request."""

@@ -40,8 +40,9 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Return the README and every page of the documentation."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return the README, that of the light client, and every page of the documentation."""
+    readmes = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "clients" / "python" / "README.md"]
+    return [*readmes, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path, markdown: str | None = None) -> Iterator[Block]:

@@ -65,14 +65,22 @@ def shown(log: Log, entry: Impression | None = None, model: str = "m", name: byt
     return name
 
 
-def served(log: Log, spec: Spec, seed: int, model: str = "m", generation: int = 1, **changes: Any) -> bytes:
+def served(
+    log: Log,
+    spec: Spec,
+    seed: int,
+    model: str = "m",
+    generation: int = 1,
+    name: bytes | None = None,
+    **changes: Any,
+) -> bytes:
     """Show a list that the fresh ranker of this spec draws, memo included, and return its name."""
     ranking = spec.start().rank(Query.of(rows(6, seed)), jax.random.key(seed), PLACES)
     memo = [np.asarray(leaf) for leaf in jax.tree.leaves(ranking.memo)]
     content = packed(rows(6, seed)[ranking.documents], None, memo)
     ids = [f"d{row}" for row in ranking.documents]
     values: dict[str, Any] = {"version": 0, "mode": "learn", "ids": ids, "log_propensity": None} | changes
-    return shown(log, Impression(generation, packed=content, **values), model)
+    return shown(log, Impression(generation, packed=content, **values), model, name)
 
 
 def clicked(log: Log, name: bytes, place: int | None, model: str = "m") -> None:

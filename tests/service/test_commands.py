@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,23 @@ def test_mistakes_are_one_line(url: str, tmp_path: Path) -> None:
         done = run(*words)
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert done.stderr.startswith("error: ")
+
+
+def test_a_backup_is_whole_and_nobody_else_can_read_it(url: str, tmp_path: Path) -> None:
+    copy, before = tmp_path / "copy.db", os.umask(0)
+    try:
+        done = run("log", "backup", str(copy), "--log", url)
+    finally:
+        os.umask(before)
+    assert json.loads(done.stdout) == {"file": str(copy), "bytes": copy.stat().st_size}
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    mine, theirs = (run("log", "export", "--log", each).stdout for each in (url, f"sqlite:///{copy}"))
+    assert mine == theirs
+    assert run("replay", "--log", f"sqlite:///{copy}", "--verify").exit_code == 0
+    for words, says in ((copy, "is there already"), (tmp_path / "no" / "where.db", "cannot copy the log")):
+        refused = run("log", "backup", str(words), "--log", url)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert says in refused.stderr
 
 
 def test_verify_without_a_model_checks_all_models(tmp_path: Path) -> None:

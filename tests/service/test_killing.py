@@ -1,4 +1,8 @@
-"""Nothing acknowledged is lost, and nothing counts twice, whatever is killed whenever."""
+"""Nothing acknowledged is lost, and nothing counts twice, whatever is killed whenever.
+
+The traffic has all there is: events that settle, later events, pages, windows that close, a scale that is being
+learned, and a feature that comes and goes.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.clicking import Say, Tally, User, tally
+from helpers.clicking import Say
 from helpers.database import Database
 from helpers.serving import Serving, all_ended, children
+from helpers.shopping import SHOP, Books, Customer, change_features, close_books
 
-NETWORK: dict[str, Any] = {"n_features": 5, "ranker": "p2neurrank", "settings": {"widths": [16, 16]}, "places": 4}
 BETWEEN_CHECKS = 10  # kills
+BETWEEN_CHANGES = 10  # of features; each brings new programs to be compiled
 
 
 @pytest.fixture(autouse=True)
@@ -26,17 +30,17 @@ def all_end() -> Iterator[None]:
         yield
 
 
-def n_answers(users: Sequence[User]) -> int:
-    return sum(user.answers.total() for user in users)
+def n_answers(customers: Sequence[Customer]) -> int:
+    return sum(each.answers.total() for each in customers)
 
 
-def checked(log: str, users: Sequence[User], killed: Counter[str], say: Say) -> Tally:
-    """Return the tally, which must be whole; no user was told anything but that its feedback is recorded or known."""
-    assert [surprise for user in users for surprise in user.surprises] == []
-    assert {status for user in users for status in user.answers} <= {"recorded", "known"}
-    found = tally(log, users)
+def checked(log: str, customers: Sequence[Customer], killed: Counter[str], say: Say) -> Books:
+    """Return the books, which must balance; nobody was told anything strange."""
+    assert [surprise for each in customers for surprise in each.surprises] == []
+    assert {status for each in customers for status in each.answers} <= {"recorded", "known", "late"}
+    found = close_books(log, customers)
     say(f"killed {dict(killed)}: {found}")
-    assert found.is_whole, found
+    assert found.balance, found
     return found
 
 
@@ -47,28 +51,34 @@ def test_nothing_acknowledged_is_lost_when_the_tree_is_killed(tmp_path: Path, is
     chance, killed = random.Random(1), Counter[str]()
     serving = Serving(tmp_path)
     with serving.client(retries=30) as client:
-        client.put_model("m", **NETWORK)
-    users = [User(serving.url) for _ in range(3)]
-    for user in users:
-        user.start()
+        client.put_model("m", **SHOP)
+    customers = [Customer(serving.url) for _ in range(3)]
+    for each in customers:
+        each.start()
     while killed.total() < n_kills:
-        before = n_answers(users)
+        before, n = n_answers(customers), killed.total()
         if chance.random() < 0.9:  # else it is killed while it starts
-            serving.until(lambda: n_answers(users) > before)  # noqa: B023
+            serving.until(lambda: n_answers(customers) > before)  # noqa: B023
+            if n % BETWEEN_CHANGES == 0:
+                with serving.client(retries=30) as client:
+                    change_features(client, with_extra=n % (2 * BETWEEN_CHANGES) == 0)
         time.sleep(chance.uniform(0, 2))
         serving.kill()
         killed["tree"] += 1
         if killed.total() % BETWEEN_CHECKS == 0:
-            checked(log, users, killed, say)
+            checked(log, customers, killed, say)
         serving = Serving(tmp_path)
-        for user in users:
-            user.url = serving.url
-    before = n_answers(users)
-    serving.until(lambda: n_answers(users) > before)
-    for user in users:
-        user.end()
+        for each in customers:
+            each.url = serving.url
+    before = n_answers(customers)
+    serving.until(lambda: n_answers(customers) > before)
+    for each in customers:
+        each.end()
     assert serving.stop() == 0
-    assert checked(log, users, killed, say).acknowledged >= len(users)
+    books = checked(log, customers, killed, say)
+    assert books.acknowledged >= len(customers)
+    assert books.changes > 1
+    assert books.scales > 0
 
 
 def kill_one(what: str, trees: list[Serving], database: Database, chance: random.Random) -> None:
@@ -93,21 +103,24 @@ def test_nothing_is_lost_on_postgres_whatever_is_killed(
     tmp_path: Path, database: Database, is_long: bool, say: Say
 ) -> None:
     n_kills, log = 30 if is_long else 3, database.fresh()
-    chance, killed, users = random.Random(1), Counter[str](), list[User]()
+    chance, killed, customers = random.Random(1), Counter[str](), list[Customer]()
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
     while killed.total() < n_kills:
         trees = [Serving(folder, log) for folder in folders]
         with trees[0].client(retries=30) as client:
-            client.put_model("m", **NETWORK)
-        now = [User(tree.url) for tree in [*trees, trees[0]]]
-        for user in now:
-            user.start()
-        users += now
+            client.put_model("m", **SHOP)
+        now = [Customer(tree.url) for tree in [*trees, trees[0]]]
+        for each in now:
+            each.start()
+        customers += now
         for n in range(min(BETWEEN_CHECKS, n_kills - killed.total())):
-            before = [user.answers.total() for user in now]
-            trees[0].until(lambda: all(user.answers.total() > n for user, n in zip(now, before, strict=True)))  # noqa: B023
+            before = [each.answers.total() for each in now]
+            trees[0].until(lambda: all(each.answers.total() > n for each, n in zip(now, before, strict=True)))  # noqa: B023
+            if n == 0:
+                with trees[1].client(retries=30) as client:
+                    change_features(client, with_extra=True)
             time.sleep(chance.uniform(0, 2))
             what = (
                 ("server", "learner", "database")[n]
@@ -116,14 +129,15 @@ def test_nothing_is_lost_on_postgres_whatever_is_killed(
             )
             kill_one(what, trees, database, chance)
             killed[what] += 1
-            for user, tree in zip(now, [*trees, trees[0]], strict=True):
-                user.url = tree.url
-        before = [user.answers.total() for user in now]
-        trees[1].until(lambda: all(user.answers.total() > n for user, n in zip(now, before, strict=True)))  # noqa: B023
+            for each, tree in zip(now, [*trees, trees[0]], strict=True):
+                each.url = tree.url
+        before = [each.answers.total() for each in now]
+        trees[1].until(lambda: all(each.answers.total() > n for each, n in zip(now, before, strict=True)))  # noqa: B023
         with trees[1].client(retries=30) as client:  # whoever led, somebody learns
             version = client.model("m")["version"]
             trees[1].until(lambda: client.model("m")["version"] > version)  # noqa: B023
-        for user in now:
-            user.end()
+        for each in now:
+            each.end()
         assert [tree.stop() for tree in trees] == [0, 0]
-        checked(log, users, killed, say)
+        books = checked(log, customers, killed, say)
+        assert books.changes > 1

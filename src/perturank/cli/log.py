@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -53,6 +54,25 @@ def verify(log: LogUrl = DEFAULT_LOG) -> None:
     to_programs({"records": n, "faults": len(found)})
     if found:
         raise typer.Exit(1)
+
+
+@log_commands.command("backup")
+def backup(
+    out: Annotated[Path, typer.Argument(help="A new file, which only its owner will be able to read.")],
+    log: LogUrl = DEFAULT_LOG,
+) -> None:
+    """Copy a SQLite log as it is at this moment, while a service runs or not."""
+    from perturank.service.log import open_log
+    from perturank.service.log.sqlite import SqliteLog
+
+    opened = open_log(log)
+    try:
+        if not isinstance(opened, SqliteLog):
+            raise BadInput("the log is in PostgreSQL", "copy it with pg_dump, or as your other databases are copied")
+        opened.back_up(out)
+    finally:
+        opened.close()
+    to_programs({"file": str(out), "bytes": out.stat().st_size})
 
 
 @log_commands.command("compact")

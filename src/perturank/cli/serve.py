@@ -60,13 +60,13 @@ key_commands = typer.Typer(help="API keys of a service.", no_args_is_help=True)
 def add(
     name: Annotated[str, typer.Argument(help="Whose key it is.")],
     file: Annotated[Path, typer.Option("--keys", help="File of keys.")] = Path("perturank.keys"),
-    scope: Annotated[list[str] | None, typer.Option(help="serve or admin; may be given twice.")] = None,
+    scope: Annotated[list[str] | None, typer.Option(help="serve, admin, or ubi: for pages; may be repeated.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Only for this model; may be given twice.")] = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
     from perturank.service.http import auth
 
-    scopes: tuple[Literal["serve", "admin"], ...] = auth.checked_scopes(scope or ["serve"])
+    scopes: tuple[Literal["ubi", "serve", "admin"], ...] = auth.checked_scopes(scope or ["serve"])
     typer.echo(auth.add_key(file, name, scopes, tuple(model) if model else None))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote
 
 import httpx
 import msgspec
-import numpy as np
 
-from perturank.errors import BadInput
+from ..errors import BadInput
 
 T = TypeVar("T")
 Form = Literal["json", "msgpack", "file"]
@@ -19,6 +18,14 @@ NOT_NOW = (429, 503, 507)  # said by the service itself
 STRANGE = (LookupError, TypeError, ValueError, msgspec.MsgspecError)  # what an answer of something else gives
 HERE = "is this the address of a perturank service?"
 JSON, BINARY, FILE = "application/json", "application/msgpack", "application/vnd.safetensors"
+
+
+@runtime_checkable
+class Listable(Protocol):
+    """An array, such as those of NumPy, which need not be installed."""
+
+    def tolist(self) -> Any:
+        """Return its numbers."""
 
 
 class ServiceProblem(BadInput):
@@ -123,7 +130,7 @@ def decoded(response: httpx.Response) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return what JSON knows of a value that it does not know: features are often NumPy's."""
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, Listable):
         return value.tolist()
     raise BadInput(f"{value!r} cannot be sent", "send text, numbers, lists and dictionaries")
 

@@ -10,10 +10,10 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from perturank.client.calls import Call
-from perturank.client.operations import Operations
-from perturank.client.retries import Attempts, Outcome, RetryLimits
-from perturank.errors import BadInput
+from ..errors import BadInput
+from .calls import Call
+from .operations import Operations
+from .retries import Attempts, Outcome, RetryLimits
 
 T = TypeVar("T")
 

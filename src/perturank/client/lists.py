@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from perturank.wire.answers import RankedList, Skipped
-from perturank.wire.requests import Document, Event, OnError
-from perturank.wire.specification import Mode
+from ..wire.answers import RankedList, Skipped
+from ..wire.requests import Document, Event, OnError
+from ..wire.specification import Mode
 
 # A dictionary has the fields of a Document; its features may also be a NumPy array.
 Documents = Sequence[Document] | Sequence[Mapping[str, Any]]
@@ -29,6 +29,7 @@ class RankRequest:
     draw: int | None = None
     continues: str | None = None
     on_error: OnError = "refuse"
+    query_id: str | None = None
 
 
 @dataclass(frozen=True)

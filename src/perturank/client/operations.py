@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-import numpy as np
-
-from perturank.client.calls import NOT_NOW, Call, of_model
-from perturank.client.lists import Documents, Events, FeedbackRequest, RankRequest, ShownList
-from perturank.errors import BadInput
-from perturank.wire.answers import (
+from ..errors import BadInput
+from ..wire.answers import (
     Accepted,
     Alive,
     Described,
@@ -25,9 +21,10 @@ from perturank.wire.answers import (
     Outcome,
     Readiness,
     Status,
+    UbiOutcome,
     Versions,
 )
-from perturank.wire.requests import (
+from ..wire.requests import (
     Document,
     Erase,
     Event,
@@ -41,7 +38,12 @@ from perturank.wire.requests import (
     RawRank,
     Restore,
 )
-from perturank.wire.specification import Chance, Exploration, Feature, Mode, Scaling
+from ..wire.specification import Chance, Exploration, Feature, Mode, Scaling, Ubi
+from .calls import NOT_NOW, Call, of_model
+from .lists import Documents, Events, FeedbackRequest, RankRequest, ShownList
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DEFAULT = "default"
 Span = Literal["minutes", "hours"]
@@ -111,14 +113,16 @@ class Operations:
         draw: int | None = None,
         continues: str | None = None,
         on_error: OnError = "refuse",
+        query_id: str | None = None,
     ) -> Call[ShownList]:
         """Return the list to show.
 
         `query` is for the dashboard, `top` how many places, `source` the client, user or session for the cap on its
         influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded. `continues` is the
-        impression of the page before. With `on_error="skip"` documents that cannot be read are left out.
+        impression of the page before. With `on_error="skip"` documents that cannot be read are left out. `query_id` is
+        your own name for the query: UBI events refer to it.
         """
-        body = _rank(RankRequest(documents, query, top, mode, source, draw, continues, on_error))
+        body = _rank(RankRequest(documents, query, top, mode, source, draw, continues, on_error, query_id))
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, harmless=False)
 
     @Operation
@@ -136,10 +140,12 @@ class Operations:
         draw: int | None = None,
         continues: str | None = None,
         on_error: OnError = "refuse",
+        query_id: str | None = None,
     ) -> Call[ShownList]:
         """Return the list to show of documents [n, d], sent in the binary form."""
         raw_prior = None if prior is None else _raw(prior)
-        body = RawRank(list(ids), _raw(features), raw_prior, query, top, mode, source, draw, continues, on_error)
+        asked = query, top, mode, source, draw, continues, on_error, query_id
+        body = RawRank(list(ids), _raw(features), raw_prior, *asked)
         return Call("POST", of_model(model, "/rank"), ShownList.of, body, "msgpack", harmless=False)
 
     @Operation
@@ -173,6 +179,19 @@ class Operations:
         body = FeedbackBatch([_feedback(each) for each in requests])
         path = of_model(model, "/feedback/batch")
         return Call("POST", path, lambda answer: answer["answers"], body, is_partial=_some_for_later)
+
+    @Operation
+    def ubi_events(self, records: Sequence[Mapping[str, Any]]) -> Call[list[UbiOutcome]]:
+        """Return what these UBI events did, in their order; what is refused does not stop the rest.
+
+        The service finds the model by the `application` of each, or by the key.
+        """
+        return Call("POST", "/ubi_events", lambda answer: answer["answers"], list(records), is_partial=_some_for_later)
+
+    @Operation
+    def ubi_queries(self, records: Sequence[Mapping[str, Any]]) -> Call[list[UbiOutcome]]:
+        """Return of these UBI queries, in their order, whether there is a list of each."""
+        return Call("POST", "/ubi_queries", lambda answer: answer["answers"], list(records))
 
     @Operation
     def explain(
@@ -220,6 +239,8 @@ class Operations:
         chance: Chance | None = None,
         scaling: Scaling | None = None,
         prior_strength: float | None = None,
+        ubi: Ubi | Mapping[str, Any] | None = None,
+        keep_query: bool | None = None,
         begin_anew: bool = False,
     ) -> Call[Described]:
         """Make a model, or replace its specification; `patch_model` changes some fields of it.
@@ -244,6 +265,8 @@ class Operations:
             "chance": chance,
             "scaling": scaling,
             "prior_strength": prior_strength,
+            "ubi": ubi,
+            "keep_query": keep_query,
         }
         body = {name: value for name, value in given.items() if value is not None}
         return Call("PUT", of_model(model), body=body, query=_anew(begin_anew), harmless=not begin_anew)
@@ -347,9 +370,8 @@ class Operations:
 def _rank(asked: RankRequest) -> Rank:
     """Return the request as it is sent; the service checks documents that are dictionaries."""
     documents = cast(list[Document], list(asked.documents))
-    return Rank(
-        documents, asked.query, asked.top, asked.mode, asked.source, asked.draw, asked.continues, asked.on_error
-    )
+    others = {name: getattr(asked, name) for name in Rank.__struct_fields__ if name != "documents"}
+    return Rank(documents, **others)
 
 
 def _feedback(given: FeedbackRequest) -> ListFeedback:
@@ -365,6 +387,8 @@ def _anew(begin_anew: bool) -> dict[str, str]:
 
 
 def _raw(array: np.ndarray) -> bytes:
+    import numpy as np  # who sends arrays has it; nothing else here needs it
+
     return np.ascontiguousarray(array, "<f4").tobytes()
 
 

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import httpx
 
-from perturank.client.calls import NOT_NOW, STRANGE, Call, NoAnswer, decoded
+from .calls import NOT_NOW, STRANGE, Call, NoAnswer, decoded
 
 T = TypeVar("T")
 Outcome = httpx.Response | httpx.TransportError

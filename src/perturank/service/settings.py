@@ -68,6 +68,7 @@ class ServeSettings(Settings):
     max_documents: int = hyper(1000, "most documents of a request", "", AT_LEAST_ONE)
     max_batch: int = hyper(100, "most requests of a batch", "", AT_LEAST_ONE)
     requests_per_second: float = hyper(2000.0, "of a key, or without keys of an address", "", POSITIVE)
+    client_records_per_second: float = hyper(100.0, "UBI records of a client_id", "", POSITIVE)
     body_timeout: float = hyper(30.0, "seconds within which the body of a request must arrive", "", POSITIVE)
     log_lines: LineFormat = hyper("text", "form of the lines on stderr")
     compile_first: bool = hyper(True, "be ready only when every length of list is compiled")

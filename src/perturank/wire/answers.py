@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from perturank.wire.specification import ShownMode
+from .specification import ShownMode
 
 Status = Literal["recorded", "known", "early", "late"]
+UbiStatus = Literal["recorded", "known", "early", "late", "ignored", "listed", "unlisted"]
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -74,6 +75,20 @@ class GivenBatch(TypedDict):
     """What each piece of feedback did, or why it was refused."""
 
     answers: list[Outcome]
+
+
+class UbiOutcome(TypedDict):
+    """What one UBI record did; `title` says why it was refused (`status` is then an HTTP status) or is of no use."""
+
+    status: UbiStatus | int
+    type: NotRequired[str]
+    title: NotRequired[str]
+
+
+class UbiAnswer(TypedDict):
+    """What each UBI record did, in the order of the records."""
+
+    answers: list[UbiOutcome]
 
 
 SpecOfModel = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/SpecRecord"})]

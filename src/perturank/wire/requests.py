@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from perturank.wire.specification import MOST_PLACES, Action, Mode
+from .specification import MOST_PLACES, Action, Mode
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Top = Annotated[int, msgspec.Meta(ge=1, le=MOST_PLACES)]
@@ -38,7 +38,8 @@ class Rank(Strict, frozen=True):
     """Documents to be ranked. `source` is a client, user or session, for the cap on its influence.
 
     `continues` names the page before this one, whose documents are left out, and those of the pages before it.
-    `on_error`: a document that cannot be read refuses the request, or is skipped.
+    `on_error`: a document that cannot be read refuses the request, or is skipped. `query_id` is the caller's own name
+    for the query: events of User Behavior Insights refer to it.
     """
 
     documents: list[Document]
@@ -49,6 +50,7 @@ class Rank(Strict, frozen=True):
     draw: Draw | None = None
     continues: Impression | None = None
     on_error: OnError = "refuse"
+    query_id: Id | None = None
 
 
 class RawRank(Strict, frozen=True):
@@ -64,6 +66,7 @@ class RawRank(Strict, frozen=True):
     draw: Draw | None = None
     continues: Impression | None = None
     on_error: OnError = "refuse"
+    query_id: Id | None = None
 
 
 class Event(Strict, frozen=True):

@@ -21,9 +21,12 @@ Scaling = Literal["auto", "query", "none"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Action = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+LONGEST_ACTION = 100
+Action = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_ACTION)]
 Worth = Annotated[float, msgspec.Meta(ge=-1000, le=1000)]  # negative: the document was turned down
 Actions = Annotated[dict[Action, Worth], msgspec.Meta(max_length=100)]
+Origin = Annotated[str, msgspec.Meta(pattern="^https?://[a-z0-9._:\\[\\]-]{1,200}$")]  # as browsers send it
+UBI_ACTIONS = {"click_through": CLICK}  # of User Behavior Insights: what other names of actions mean
 
 
 class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -53,6 +56,16 @@ class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     share: Share = 1.0  # of the lists that explore at all
 
 
+class Ubi(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How records of User Behavior Insights become feedback of the model."""
+
+    application: Name | None = None  # whose records they are; none: the application has the model's name
+    origins: Annotated[tuple[Origin, ...], msgspec.Meta(max_length=100)] = ()  # of pages that may send them
+    actions: Annotated[dict[Action, Action], msgspec.Meta(max_length=100)] = {}  # what other action names mean here
+    seen: Annotated[tuple[Action, ...], msgspec.Meta(max_length=100)] = ("impression",)  # say how far somebody looked
+    ordinal_base: Literal[0, 1] = 1  # the ordinal of the first place
+
+
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a request and a record of a model have in common."""
 
@@ -68,6 +81,8 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
     chance: Chance = "machine"  # seeded: the number of the draw decides a list, and the seed
     prior_strength: Annotated[float, msgspec.Meta(ge=0, le=100)] = 1.0  # score of a document one spread above the mean
+    ubi: Ubi = Ubi()
+    keep_query: bool = False  # the log keeps the `query` of a list, as people have typed it
 
 
 def _ranker_of_early_records() -> str:

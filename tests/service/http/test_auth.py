@@ -47,6 +47,34 @@ def test_a_key_may_do_what_its_scope_and_models_say(file: Path) -> None:
             ring.admit(header, "serve", "m")
 
 
+def test_a_publishable_key_is_bound_to_models_and_may_only_send_records(file: Path) -> None:
+    with pytest.raises(BadInput, match="bound to no model"):
+        add_key(file, "page", ("ubi",), None)
+    secret = add_key(file, "page", ("ubi",), ("m",))
+    assert secret.startswith("pr_pub_")
+    both = add_key(file, "backend", checked_scopes(["serve", "ubi"]), None)
+    assert not both.startswith("pr_pub_")
+    ring = Keyring(file, rate=1000)
+    found = ring.admit(f"Bearer {secret}", "ubi", None), ring.admit(f"Bearer {both}", "ubi", None)
+    assert [key and key.is_publishable for key in found] == [True, False]
+    for scope in ("serve", "admin"):
+        with pytest.raises(Forbidden):
+            ring.admit(f"Bearer {secret}", scope, "m")
+
+
+def test_a_client_has_a_rate_of_its_own_whatever_key_it_shares() -> None:
+    now = 0.0
+    ring = Keyring(None, rate=1000, clock=lambda: now, client_rate=2)
+    for client in ("loud", "quiet"):
+        for _ in range(2):
+            ring.limit_client("m", client)
+    with pytest.raises(TooMany, match="client 'loud' of model 'm' sent more than 2 records a second"):
+        ring.limit_client("m", "loud")
+    ring.limit_client("n", "loud")
+    now = 0.5
+    ring.limit_client("m", "loud")
+
+
 def test_without_keys_everybody_may_do_everything() -> None:
     assert Keyring(None, rate=1).admit(None, "admin", "m") is None
 

@@ -52,7 +52,7 @@ def test_a_change_that_would_begin_anew_is_refused_and_says_why_and_what_would_b
             assert (answer.status_code, answer.json()["type"]) == (409, "urn:perturank:begins-anew")
             assert why in answer.json()["title"]
             assert "version 2 has learned 2 impressions" in answer.json()["title"]
-            assert "begin_anew=true" in answer.json()["detail"]
+            assert "begin_anew=true: generation 1 can be restored" in answer.json()["detail"]
     assert http.get(ONE).json() == before
     assert http.put(ONE, json=SPEC).status_code == 200
     assert http.put(f"{ONE}?begin_anew=yes", json=SPEC).status_code == 422
@@ -67,6 +67,7 @@ def test_a_patch_changes_what_it_names_and_null_resets_it(http: TestClient, lear
     assert http.patch(ONE, json={"window": None, "exploration": None}).json() == before
     assert http.patch(ONE, json={}).json() == before
     assert http.patch(ONE, json={"no such field": 1}).status_code == 422
+    assert "one of auto, query, none" in http.patch(ONE, json={"scaling": "automatic"}).json()["detail"]
     assert http.patch("/v1/models/none", json={}).status_code == 404
 
 
@@ -103,6 +104,9 @@ def test_an_earlier_generation_is_listed_served_and_learned_from_again(
     assert listed[1]["spec"] == first["spec"]
     assert http.post(f"{ONE}/restore", json={"generation": listed[0]["generation"]}).status_code == 409
     assert http.post(f"{ONE}/restore", json={"generation": 10**6}).status_code == 404
+    for answer in (http.put(f"{ONE}/pin", json={"version": 2}), http.post(f"{ONE}/rollback", json={"version": 2})):
+        assert (answer.status_code, answer.json()["title"]) == (404, "version 2 of model 'm' is of generation 1")
+        assert answer.json()["detail"] == 'restore that one first: POST /v1/models/m/restore {"generation": 1}'
 
     restored = http.post(f"{ONE}/restore", json={"generation": first["generation"]})
     assert (restored.status_code, restored.json()) == (202, first)  # before the learner has read it

@@ -146,8 +146,13 @@ def test_documents_of_another_width_are_told_the_way_out(http: TestClient, made:
         said = answer.json()
         assert answer.status_code == 422
         assert "has 2 features" in said["title"]
-        assert said["detail"].startswith("the model has 5: PUT another model")
-        assert "DELETE /v1/models/NAME" in said["detail"]
+        assert said["detail"].startswith("the model has 5: send all of them, null where one is missing, or PUT another")
+    names = [{"name": name} for name in "abcde"]
+    assert http.patch("/v1/models/m", json={"features": names}).status_code == 200
+    assert "or add or drop some with PATCH" in http.post("/v1/models/m/rank", json=plain).json()["detail"]
+    stranger = http.post("/v1/models/m/rank", json={"documents": [{"id": "a", "features": {"f": 1.0}}]}).json()
+    assert stranger["title"] == "document 'a' has a feature 'f'"
+    assert stranger["detail"] == "the model has no such feature, but a, b, c, d, e"
 
 
 def test_versions_are_listed_pinned_and_served(http: TestClient, service: Service, made: Any) -> None:

@@ -24,7 +24,7 @@ from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, snapshots
 from perturank.service.log.feedback import record_feedback
-from perturank.service.log.records import Compacted, Deleted, Erased, Impression
+from perturank.service.log.records import Compacted, Deleted, Erased, Feedback, Impression
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.settings import Retention
@@ -48,6 +48,11 @@ def two_users(log: Log, ranker: str = "pdgd-linear") -> tuple[Learner, list[byte
 def tidied(learner: Learner) -> None:
     while learner.step() or not learner.is_tidy:
         pass
+
+
+def write_base(learner: Learner) -> None:
+    while not learner.log.all_of("m", Compacted):
+        learner.step()
 
 
 def sources(log: Log) -> set[str | None]:
@@ -117,8 +122,7 @@ def test_a_learner_that_dies_in_between_leaves_the_rest_to_the_next(log: Log) ->
     learner, _ = two_users(log)
     waiting = served(log, spec(), 40, source=ALICE)
     retention.request_erasure(log, ALICE)
-    learner.step()  # writes the base, and dies before anything is taken out
-    assert log.all_of("m", Compacted)
+    write_base(learner)  # and dies before anything is taken out
     assert ALICE in sources(log)
     assert rebuild(log, "m").differs is None
     second = Learner(log)
@@ -126,6 +130,25 @@ def test_a_learner_that_dies_in_between_leaves_the_rest_to_the_next(log: Log) ->
     tidied(second)
     assert sources(log) == {"bob"}
     assert waiting not in {record.impression for record in log.read()}
+
+
+def test_a_position_is_not_used_again_although_the_last_record_goes(either: Log) -> None:
+    learner, _ = two_users(either)
+    waiting = served(either, spec(), 40, source=ALICE)
+    learner.step()
+    retention.request_erasure(either, ALICE)
+    write_base(learner)
+    with either.transaction() as transaction:
+        last = transaction.append("m", Feedback(["d0"], False, "counted"), waiting)
+    tidied(learner)
+    assert [record.position for record in either.read(after=last - 1)] == []
+    assert either.tail() == last
+    name = served(either, spec(), 41, source="bob")
+    assert [record.position for record in either.about([name])] == [last + 1]
+    clicked(either, name, 1)
+    assert learner.step() == 1
+    assert rebuild(either, "m").differs is None
+    assert list(faults(either)) == []
 
 
 def test_the_record_of_it_does_not_name_the_source(log: Log) -> None:

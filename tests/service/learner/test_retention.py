@@ -66,6 +66,19 @@ def test_a_base_of_everything_is_still_compared_with_its_version(log: Log) -> No
     assert compact_all(log, NOTHING) is None  # nothing came since
 
 
+def test_what_a_scale_needs_that_is_still_learned_stays(either: Log) -> None:
+    chosen = spec("p2linrank", scaling="auto")
+    created(either, ranker="p2linrank", scaling="auto")
+    learner = learned(either, chosen, 2)
+    compact_all(either, NOTHING)
+    assert n_impressions(either) == 6
+    lived(either, chosen, 3, 20)  # with the eighth, the scale is estimated again
+    learner.step()
+    report = rebuild(either, "m")
+    assert (report.differs, report.state.scaled) == (None, 8)
+    assert snapshots.digest(report.ranker, whole=True) == bits(learner)
+
+
 def test_a_replay_goes_back_to_the_base_and_no_further(log: Log) -> None:
     created(log)
     learner = learned(log, spec(), 2)

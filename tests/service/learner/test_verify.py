@@ -12,7 +12,7 @@ from perturank.service.learner import retention, verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, snapshots
-from perturank.service.log.records import Batch, Event, Feedback, Record, Settled, new_id
+from perturank.service.log.records import Batch, Event, Feedback, Record, Settled, new_id, own_id
 from perturank.service.settings import Retention
 
 
@@ -26,6 +26,15 @@ def test_a_log_that_was_lived_is_whole(log: Log) -> None:
     lived(log, spec(), 3)
     shown(log)
     Learner(log).step()
+    assert list(faults(log)) == []
+
+
+def test_a_list_that_the_caller_has_named_may_settle_before_it_is_shown(log: Log) -> None:
+    name = own_id("q-1", "m", log.secret)
+    created(log)
+    append(log, Feedback(["b"], False, "early", []), name)
+    append(log, Settled([name]))
+    shown(log, name=name)
     assert list(faults(log)) == []
 
 

@@ -8,7 +8,7 @@ from helpers.service_small import created, impression, shown
 from perturank.service.log import Log
 from perturank.service.log.counters import TOTAL, summary
 from perturank.service.log.feedback import close_windows, closed_up_to, record_feedback
-from perturank.service.log.records import Event, Feedback, new_id
+from perturank.service.log.records import Event, Feedback, new_id, own_id
 from perturank.service.log.refusals import Refused
 from perturank.wire.specification import ACTIONS
 
@@ -144,6 +144,17 @@ def test_feedback_to_an_impression_lost_before_the_window_is_late(log: Log) -> N
     shown(log)
     close(log, log.tail())
     assert give(log, name, "a") == "late"
+
+
+def test_events_of_a_query_id_wait_for_its_list_whatever_was_closed_before(log: Log) -> None:
+    name = own_id("q-1", "m", log.secret)
+    shown(log)
+    close(log, log.tail())
+    assert [give(log, name, "a"), give(log, name, "a")] == ["early", "known"]
+    shown(log, name=name)
+    assert give(log, name, "b") == "recorded"
+    close(log, log.tail())
+    assert give(log, name, "c") == "late"
 
 
 def test_a_window_closes_once_and_never_opens_again(log: Log) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perturank.service.log.records import made_at, new_id, sign_id, verify_id
+from perturank.service.log.records import made_at, new_id, own_id, sign_id, verify_id
 from perturank.service.log.refusals import NotKnown
 
 SECRET = b"s" * 32
@@ -40,3 +40,14 @@ def test_a_second_spelling_of_a_name_is_refused() -> None:
     for other in (text + "=", text[:-1], text + " ", " " + text):
         with pytest.raises(NotKnown):
             verify_id(other, "m", SECRET)
+
+
+def test_a_query_id_always_gives_the_same_names_which_no_position_gives() -> None:
+    name = own_id("q-1", "m", SECRET)
+    assert name == own_id("q-1", "m", SECRET)
+    assert verify_id(sign_id(name, "m", SECRET), "m", SECRET) == name
+    assert len(name) == len(new_id(1))
+    assert made_at(name) is None
+    others = {own_id("q-2", "m", SECRET), own_id("q-1", "n", SECRET), own_id("q-1", "m", b"t" * 32)}
+    assert len({name, own_id("q-1", "m", SECRET, 1), *others}) == 5
+    assert made_at(new_id(2**39)) == 2**39

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +25,12 @@ from perturank.service.http.rank import ListEndpoints
 from perturank.service.http.request import Endpoint, Gate
 from perturank.service.http.routes import ROUTES
 from perturank.service.http.routes import Route as Row
+from perturank.service.http.ubi import UbiEndpoints
 from perturank.service.serving.overview import Overview
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics
+
+IN_PATH = "/ubi/{key}"  # before the path of what a page asks for
 
 
 class Added(NamedTuple):
@@ -46,26 +50,48 @@ class Parts:
         self.health = Health(overview, metrics)
         overview.failing = lambda: self.health.failing
         overview.pages = [each.path for each in added.pages]
-        keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.requests_per_second)
-        self.gate = Gate(keyring, metrics)
+        keyring = Keyring(
+            None if settings.keys is None else Path(settings.keys),
+            settings.requests_per_second,
+            client_rate=settings.client_records_per_second,
+        )
+        self.gate = Gate(keyring, metrics, lambda: _page_origins(service))
+        self._ubi = UbiEndpoints(service, keyring)
         self._by_name = {
             "lists": ListEndpoints(service, metrics),
             "models": ModelEndpoints(service),
             "health": self.health,
             "watch": Dashboard(service, overview),
+            "ubi": self._ubi,
         }
 
-    def route(self, row: Row) -> Route:
-        """Return the route of a row of the table: the method that it names, behind the gate."""
+    def routes(self, row: Row) -> list[Route]:
+        """Return the routes of a row of the table: the method that it names, behind the gate.
+
+        What is for pages can be asked for with the key in the path, since ubi.js sends none, and has a preflight.
+        """
         part, _, method = row.handler.partition(".")
         endpoint: Endpoint = getattr(self._by_name[part], method)
-        return Route(row.path, self.gate(endpoint, row.scope), methods=[row.method])
+        gated = self.gate(endpoint, row.scope, for_pages=row.for_pages)
+        if not row.for_pages:
+            return [Route(row.path, gated, methods=[row.method])]
+        preflight = self.gate(self._ubi.preflight, None, for_pages=True)
+        return [
+            Route(path, asked, methods=[method])
+            for path in (row.path, IN_PATH + row.path)
+            for asked, method in ((gated, row.method), (preflight, "OPTIONS"))
+        ]
+
+
+def _page_origins(service: Service) -> set[str]:
+    """Return the origins whose pages may send UBI records of some model."""
+    return {origin for loaded in service.models.all() for origin in loaded.spec.ubi.origins}
 
 
 def application(service: Service, added: Added = Added()) -> Starlette:
     """Return the application of this service."""
     parts = Parts(service, added)
-    routes = [*map(parts.route, ROUTES), *_described(parts.gate), *_added(parts.gate, added)]
+    routes = [*chain.from_iterable(map(parts.routes, ROUTES)), *_described(parts.gate), *_added(parts.gate, added)]
 
     def lifespan(app: Starlette) -> AbstractAsyncContextManager[None]:
         return background_tasks(service, parts.health, Sampler(service), added.work)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import os
+import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,10 +23,13 @@ from perturank.service.log.refusals import Forbidden, TooMany, Unauthorised
 from perturank.service.settings import is_loopback
 from perturank.service.telemetry.logger import logger
 
-Scope = Literal["serve", "admin"]
+Scope = Literal["ubi", "serve", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)  # each includes those before it
 MARK = "pr_"
+PUBLISHABLE_MARK = "pr_pub_"
+SECRET = re.compile(rf"{MARK}[A-Za-z0-9_-]{{20,}}")
 MOST_BUCKETS = 10_000
-SECONDS_BETWEEN_LOOKS = 1.0  # at the file: for so long a revoked key still works
+SECONDS_BETWEEN_LOOKS = 1.0  # at the file: for so long a revoked key still works; and at the buckets
 LOOPBACK_REMEDY = "ask this machine by its loopback address, or start the service with --keys"
 
 
@@ -37,9 +42,17 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     models: tuple[str, ...] | None = None  # None: all
 
     def allows(self, scope: Scope, model: str | None) -> bool:
-        """Return whether the key may do this with the model; `admin` includes `serve`."""
-        may = scope in self.scopes or "admin" in self.scopes
-        return may and (self.models is None or (model is not None and model in self.models))
+        """Return whether the key may do this with the model; `admin` includes `serve`, and that `ubi`."""
+        return self.has(scope) and (self.models is None or (model is not None and model in self.models))
+
+    def has(self, scope: Scope) -> bool:
+        """Return whether the key may do this with some model."""
+        return any(SCOPES.index(each) >= SCOPES.index(scope) for each in self.scopes)
+
+    @property
+    def is_publishable(self) -> bool:
+        """Whether anybody may see the key: it can only add UBI records of its models."""
+        return set(self.scopes) == {"ubi"}
 
 
 def hashed(secret: str) -> str:
@@ -50,9 +63,9 @@ def hashed(secret: str) -> str:
 def checked_scopes(names: list[str]) -> tuple[Scope, ...]:
     """Return the scopes of these names."""
     for name in names:
-        if name not in ("serve", "admin"):
-            raise unknown("scope", name, ["serve", "admin"])
-    return tuple("admin" if name == "admin" else "serve" for name in dict.fromkeys(names))
+        if name not in SCOPES:
+            raise unknown("scope", name, SCOPES)
+    return tuple(scope for scope in SCOPES if scope in names)
 
 
 def read_keys(path: Path) -> list[Key]:
@@ -70,7 +83,10 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str,
     """Add a new key to the file and return it; it cannot be read again."""
     if path.exists() and any(key.name == name for key in read_keys(path)):
         raise BadInput(f"{path} has a key {name!r}", "choose another name")
-    secret = MARK + secrets.token_urlsafe(32)
+    is_publishable = set(scopes) == {"ubi"}
+    if is_publishable and not models:
+        raise BadInput("a key with the scope ubi is for pages, and is bound to no model", "name one with --model")
+    secret = (PUBLISHABLE_MARK if is_publishable else MARK) + secrets.token_urlsafe(32)
     line = json.dumps(msgspec.to_builtins(Key(name, hashed(secret), scopes, models)))
     before = path.read_text() if path.exists() else ""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
@@ -90,12 +106,20 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 class Keyring:
     """Checks keys and limits rates; without a file of keys, everybody is admitted and each address is limited."""
 
-    def __init__(self, file: Path | None, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._file, self._rate, self._clock = file, rate, clock
+    def __init__(
+        self,
+        file: Path | None,
+        rate: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        client_rate: float = math.inf,
+    ) -> None:
+        self._file, self._rate, self._client_rate, self._clock = file, rate, client_rate, clock
         self._seen = None if file is None else _stamp(file)  # before it is read: a change in between is noticed
         self._keys = None if file is None else read_keys(file)
         self._looked, self._is_broken = clock(), False
         self.buckets: dict[str, tuple[float, float]] = {}
+        self._emptied = -math.inf  # when full buckets were last forgotten
 
     @property
     def asks(self) -> bool:
@@ -126,6 +150,8 @@ class Keyring:
         self._look(self._file)
         key = self._found(authorization, address)
         self._count(f"key {key.name!r}")
+        if scope == "ubi" and key.has(scope):  # its records name the models
+            return key
         if model is None and key.models is not None:
             bound = f"key {key.name!r} is bound to the models {', '.join(key.models)}"
             raise Forbidden(f"{bound}, and this request concerns all models", "use a key that is bound to no model")
@@ -145,15 +171,25 @@ class Keyring:
             raise Unauthorised("no valid key was sent", "send the header Authorization: Bearer KEY")
         return found
 
-    def _count(self, who: str) -> None:
-        """Take a token from the bucket of a key or an address; it fills at the rate and holds one second of it."""
-        now, most = self._clock(), max(1.0, self._rate)
-        if len(self.buckets) > MOST_BUCKETS:  # a bucket unused for that long is full, like a new one
-            self.buckets = {k: bucket for k, bucket in self.buckets.items() if now - bucket[1] < most / self._rate}
+    def limit_client(self, model: str, client: str) -> None:
+        """Refuse a UBI record of a client that sends too many; a key that pages share limits no single client."""
+        self._count(f"client {client!r} of model {model!r}", self._client_rate, "records")
+
+    def _count(self, who: str, rate: float | None = None, what: str = "requests") -> None:
+        """Take a token from a bucket, such as that of a key; it fills at the rate and holds one second of it."""
+        rate = self._rate if rate is None else rate
+        if math.isinf(rate):
+            return
+        now, most = self._clock(), max(1.0, rate)
+        if len(self.buckets) > MOST_BUCKETS and now - self._emptied >= SECONDS_BETWEEN_LOOKS:
+            slowest = min(self._rate, self._client_rate)
+            full = max(1.0, slowest) / slowest  # a bucket unused for that long is full, like a new one
+            self.buckets = {k: bucket for k, bucket in self.buckets.items() if now - bucket[1] < full}
+            self._emptied = now
         left, at = self.buckets.get(who, (most, now))
-        left = min(most, left + (now - at) * self._rate)
+        left = min(most, left + (now - at) * rate)
         if left < 1:
-            raise TooMany(f"{who} sent more than {self._rate:g} requests a second", "wait a moment")
+            raise TooMany(f"{who} sent more than {rate:g} {what} a second", "wait a moment")
         self.buckets[who] = (left - 1, now)
 
 
@@ -163,11 +199,36 @@ def check_local(headers: Mapping[str, str]) -> None:
     Without keys this is all that protects the service from the pages in its user's browser: a page of any site can
     send a simple POST to a loopback address, and one whose name was re-bound to that address can read the answer too.
     """
-    host, origin = headers.get("host"), headers.get("origin")
+    check_host(headers)
+    origin = headers.get("origin")
+    if origin is not None and not is_same_origin(headers):
+        raise Forbidden(f"the request comes from a page of {origin[:80]!r}", LOOPBACK_REMEDY)
+
+
+def check_host(headers: Mapping[str, str]) -> None:
+    """Refuse a request that was sent to another host name than one of this machine's own."""
+    host = headers.get("host")
     if host is not None and not _is_local(host):
         raise Forbidden(f"the request is for {host[:80]!r}", LOOPBACK_REMEDY)
-    if origin is not None and (host is None or origin.partition("://")[2] != host):
-        raise Forbidden(f"the request comes from a page of {origin[:80]!r}", LOOPBACK_REMEDY)
+
+
+def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
+    """Refuse a request of a page, unless it is of one of these origins or of the service's own."""
+    origin = headers.get("origin")
+    if origin is not None and origin not in origins and not is_same_origin(headers):
+        remedy = 'PATCH the model with {"ubi": {"origins": ["https://…"]}} to let them send records'
+        raise Forbidden(f"pages of {origin[:80]!r} may not send records", remedy)
+
+
+def is_same_origin(headers: Mapping[str, str]) -> bool:
+    """Return whether the page that sends the request came from the host that it is sent to."""
+    host, origin = headers.get("host"), headers.get("origin", "")
+    return host is not None and origin.partition("://")[2] == host
+
+
+def without_keys(text: str) -> str:
+    """Return a text without the keys in it."""
+    return SECRET.sub(MARK + "***", text)
 
 
 @lru_cache(maxsize=256)

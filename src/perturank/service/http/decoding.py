@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import anyio.to_thread
 import msgspec
@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.log.refusals import Refused, TooLarge, TooSlow
-from perturank.service.log.spec import Spec
+from perturank.service.log.spec import Spec, with_choices
 from perturank.service.settings import ServeSettings
 from perturank.wire.answers import Skipped
 from perturank.wire.requests import Document, Id, Rank, RawRank
-from perturank.wire.specification import Feature, Mode, Scaling
+from perturank.wire.specification import Feature
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -30,6 +30,7 @@ BINARY = "application/msgpack"
 BINARY_NAMES = (BINARY, "application/x-msgpack")
 FILE = "application/vnd.safetensors"
 LARGE = 262_144  # bytes; a larger body is decoded in another thread, so that other requests need not wait
+MOST_NAMED = 20  # features, in an error
 LARGEST = 1e12  # a score multiplies and adds many of them in float32, and squares some
 
 
@@ -75,14 +76,42 @@ def decoded(body: bytes, kind: type[T], binary: bool) -> T:
     try:
         return msgspec.msgpack.decode(body, type=kind) if binary else msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused("the body cannot be understood", f"{error}{_allowed(str(error))}") from None
+        bad = _bad_features(_found(body, binary, str(error)))
+        if bad is not None:
+            raise Refused(*bad) from None
+        raise Refused("the body cannot be understood", with_choices(str(error))) from None
 
 
-def _allowed(error: str) -> str:
-    """Return which values a field may have whose value is none of them."""
-    field = error.rpartition(".")[2].rstrip("`")
-    values = {"mode": Mode, "scaling": Scaling}.get(field)
-    return f": one of {', '.join(get_args(values))}" if error.startswith("Invalid enum value") and values else ""
+def _found(body: bytes, binary: bool, error: str) -> Any:
+    """Return the document of whose features msgspec complains; None: it complains of something else."""
+    where = re.search(r"`\$((?:\.\w+|\[\d+\])*)\.features", error)
+    if where is None:
+        return None
+    try:
+        value = msgspec.msgpack.decode(body) if binary else msgspec.json.decode(body)
+    except msgspec.DecodeError:  # it is broken further on
+        return None
+    for step in re.findall(r"\w+", where[1]):
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
+
+
+def _bad_features(document: Any) -> tuple[str, str] | None:
+    """Return what is wrong with the features of a document and what to do; None: nothing that is looked for here."""
+    if not isinstance(document, dict) or "id" not in document or "features" not in document:
+        return None
+    name, features = document["id"], document["features"]
+    if not isinstance(features, list | dict):
+        return f"the features of document {name!r} are {_short(features)}", "send a list of numbers, or numbers by name"
+    for feature, value in features.items() if isinstance(features, dict) else enumerate(features):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            says = f"feature {feature!r} of document {name!r} is {_short(value)}"
+            return says, "send a number, or null where it is missing"
+    return None
+
+
+def _short(value: Any) -> str:
+    return repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}…"
 
 
 def decoded_rank(body: bytes, binary: bool) -> tuple[Rank | RawRank, list[Skipped]]:
@@ -104,7 +133,8 @@ def decoded_rank(body: bytes, binary: bool) -> tuple[Rank | RawRank, list[Skippe
         try:
             good.append(msgspec.json.decode(content, type=Document))
         except msgspec.ValidationError as error:
-            skipped.append(Skipped(decoded(content, _Named, False).id, str(error)))
+            why = _bad_features(msgspec.json.decode(content))
+            skipped.append(Skipped(decoded(content, _Named, False).id, str(error) if why is None else why[0]))
     others = {name: getattr(loose, name) for name in Rank.__struct_fields__ if name != "documents"}
     return Rank(good, **others), skipped
 
@@ -205,8 +235,9 @@ def of_documents(documents: Sequence[Document], spec: Spec, most: int) -> tuple[
 
 
 def _of_another_width(what: str, n: int, spec: Spec) -> Refused:
-    remedy = "PUT another model for these, or DELETE /v1/models/NAME to begin this one anew"
-    return Refused(f"{what} has {n} features", f"the model has {spec.n_features}: {remedy}")
+    others = "add or drop some with PATCH" if spec.features is not None else "PUT another model for these"
+    remedy = f"the model has {spec.n_features}: send all of them, null where one is missing, or {others}"
+    return Refused(f"{what} has {n} features", remedy)
 
 
 def _prior(priors: Sequence[float | None]) -> np.ndarray | None:
@@ -306,7 +337,10 @@ def _row(document: Document, spec: Spec) -> list[float | None]:
         raise Refused("the model's features have no names", "send features as a list, or name them with PUT")
     if len(given) > len(spec.features) or not given.keys() <= {feature.name for feature in spec.features}:
         stranger = next(iter(given.keys() - {feature.name for feature in spec.features}))
-        raise Refused(f"document {document.id!r} has a feature {stranger!r}", "the model knows no such feature")
+        names = [feature.name for feature in spec.features[:MOST_NAMED]]
+        known = ", ".join(names) + (", …" if len(spec.features) > MOST_NAMED else "")
+        says = f"document {document.id!r} has a feature {_short(stranger)}"
+        raise Refused(says, f"the model has no such feature, but {known}")
     return [given.get(feature.name) for feature in spec.features]
 
 

@@ -118,12 +118,16 @@ def _answers(responses: Mapping[str, Any]) -> str:
 
 
 def _example(name: str, content: Mapping[str, Any]) -> str:
-    """Return an example, one field a line."""
+    """Return an example, one field a line, or one record."""
     example = content.get("application/json", {}).get("example")
     if example is None:
         return ""
-    fields = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in example.items())
-    return f"<p>{name}, for example</p><pre>{{\n{escape(fields, quote=False)}\n}}</pre>"
+    if isinstance(example, list):
+        begin, lines, end = "[", [json.dumps(each) for each in example], "]"
+    else:
+        begin, lines, end = "{", [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in example.items()], "}"
+    fields = ",\n".join(f"  {line}" for line in lines)
+    return f"<p>{name}, for example</p><pre>{begin}\n{escape(fields, quote=False)}\n{end}</pre>"
 
 
 def _schema(name: str, schema: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, is_typeddict
+from typing import Any, get_args, get_origin, is_typeddict
 
 import msgspec
 
@@ -20,7 +20,8 @@ REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type"
 
 def document() -> dict[str, Any]:
     """Return the description of every route."""
-    kinds = {kind for route in ROUTES for kind in (route.takes, route.gives, route.binary) if has_schema(kind)}
+    named = [_item(kind) for route in ROUTES for kind in (route.takes, route.gives, route.binary)]
+    kinds = {kind for kind in named if has_schema(kind)}
     ordered = sorted(kinds | {Problem, SpecRecord}, key=lambda kind: kind.__name__)
     _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     paths: dict[str, Any] = {}
@@ -31,7 +32,7 @@ def document() -> dict[str, Any]:
         "info": {"title": "perturank", "version": __version__, "summary": "Rank, show, click, learn"},
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": msgspec.json.decode(msgspec.json.encode(components)),  # defaults as JSON has them
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -88,7 +89,14 @@ def _packed(kind: Any) -> dict[str, Any]:
     return {} if kind is None else {BINARY: {"schema": _schema(kind)}}
 
 
+def _item(kind: Any) -> Any:
+    """Return what a list is of; of anything else, itself."""
+    return get_args(kind)[0] if get_origin(kind) is list else kind
+
+
 def _schema(kind: Any) -> dict[str, Any]:
+    if get_origin(kind) is list:
+        return {"type": "array", "items": _schema(_item(kind))}
     return {"$ref": f"#/components/schemas/{kind.__name__}"} if has_schema(kind) else {"type": "object"}
 
 

@@ -223,6 +223,8 @@ class ListEndpoints:
             source=asks.source,
             draw=asks.draw,
             pages=pages,
+            query=asks.query,
+            query_id=asks.query_id,
         )
         length = padded_length(len(ids), loaded.spec.places)
         if pages is not None and pages.last.mode == "own":  # the order goes on as it began

@@ -11,6 +11,7 @@ from perturank.service.log import snapshots
 from perturank.service.serving.overview import MODELS_ON_A_PAGE, SPANS
 from perturank.wire import answers, requests
 from perturank.wire.specification import SpecRequest
+from perturank.wire.ubi import EventRecord, QueryRecord
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Route:
     note: str = ""
     binary: Any = None  # the request as MessagePack, where that has another shape
     example: tuple[Any, Any] = (None, None)  # a request, and its answer
+    for_pages: bool = False  # of other origins, if a model allows them
 
 
 def _within(numbers: range) -> dict[str, Any]:
@@ -51,6 +53,18 @@ VIEW_NOTE = (
     "One is told in detail, `model` or the first."
 )
 IMPRESSION = "AZqT8Jc0sKk5vD2xYw7uQm3hR1tE6bNf"
+UBI_NOTE = (
+    "One record may stand alone; each is answered by itself. "
+    "Pages send a publishable key, of the scope ubi: in the header, or as /ubi/KEY before the path."
+)
+UBI_EVENT = {
+    "application": "shop",
+    "action_name": "click",
+    "query_id": "9f1c8f7e-2b1a-4d0e-8a3c-6b1f2e5d4c3b",
+    "client_id": "browser-17",
+    "timestamp": "2026-01-22T14:57:25.099Z",
+    "event_attributes": {"object": {"object_id": "b"}, "position": {"ordinal": 1}},
+}
 RANK = {
     "query": "red shoes",
     "documents": [{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}],
@@ -144,6 +158,33 @@ ROUTES = (
             ("recent", {"type": "integer", "minimum": 1, "maximum": 10**15 - 1}),
         ),
         note=f"One of the two is said. {RECENT_NOTE}",
+    ),
+    Route(
+        "POST",
+        "/ubi_events",
+        "ubi.events",
+        "Record UBI events as ubi.js sends them",
+        "ubi",
+        list[EventRecord],
+        answers.UbiAnswer,
+        200,
+        (413, 422, 507),
+        note=UBI_NOTE,
+        example=([UBI_EVENT], {"answers": [{"status": "recorded"}]}),
+        for_pages=True,
+    ),
+    Route(
+        "POST",
+        "/ubi_queries",
+        "ubi.queries",
+        "Count UBI queries, and say of each whether there is a list of it",
+        "ubi",
+        list[QueryRecord],
+        answers.UbiAnswer,
+        200,
+        (413, 422, 507),
+        note=UBI_NOTE,
+        for_pages=True,
     ),
     Route("GET", "/v1/models", "models.list_models", "List all models", "admin", None, answers.Models),
     Route("GET", ONE, "models.get", "One model", "serve", None, answers.Described, 200, (404, 422)),

@@ -2,6 +2,7 @@
 
 Up to three states of a model are stored. `state` is the learner's own. `base` is the oldest from which the log can
 be followed; a record of the log says so. `next` waits to become the base when it is old enough (retention.py).
+Beside them, an erasure leaves versions stored whole (preservation.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 import numpy as np
 
 from perturank import storage
+from perturank.core import Ranker
 from perturank.errors import BadInput
 from perturank.service.learner.state import Completed, OpenImpression, Recall, State
 from perturank.service.log import Log, snapshots
@@ -59,6 +61,18 @@ def pack(state: State, at: int = 0) -> bytes:
         **{name: getattr(state, name) for name in (*NUMBERS, *SCALE)} | {"at": max(state.at, at)},
     )
     return zlib.compress(content, LEVEL)
+
+
+def pack_ranker(ranker: Ranker) -> bytes:
+    """Return a whole ranker as compressed bytes."""
+    return zlib.compress(snapshots.state_bytes(ranker), LEVEL)
+
+
+def whole_version(log: Log, model: str, version: int) -> Ranker | None:
+    """Return a version that is stored with all that learning needs; None: it is not."""
+    name = snapshots.whole_name(model, version)
+    content = log.stored(name)
+    return None if content is None else snapshots.ranker_of(inflate(content, name), name)[0]
 
 
 def inflate(content: bytes, name: str) -> bytes:

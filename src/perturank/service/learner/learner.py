@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 
 from perturank.parts.standardised import Scale
+from perturank.service.learner import checkpoint
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Completed, State
@@ -189,6 +190,8 @@ class Learner:
         assert state.ranker is not None
         digest = snapshots.digest(state.ranker)
         content = snapshots.version_bytes(state.ranker, model=state.model, learned=state.learned)
+        # The base of an erasure that is under way will lie behind this version.
+        whole = checkpoint.pack_ranker(state.ranker) if state.erased > state.based else None
         checksum = snapshots.checksum(content)  # before the transaction, for which others wait
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
@@ -200,6 +203,8 @@ class Learner:
                 state.model, Snapshot(state.generation, version, state.learned, digest, checksum, self._lead.epoch)
             )
             transaction.store(snapshots.version_name(state.model, version), content)
+            if whole is not None:
+                transaction.store(snapshots.whole_name(state.model, version), whole)
             self.progress.publish(transaction, state, n)
         self.catch_up()
 

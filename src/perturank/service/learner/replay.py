@@ -94,6 +94,9 @@ def _rebuild_version(log: Log, model: str, version: int, kept: dict[int, Ranker]
     A roll-back on the way may lead to a version before the state where this began, which is then rebuilt from an
     earlier state. All share `kept`, so each version is rebuilt at most once.
     """
+    whole = checkpoint.whole_version(log, model, version)
+    if whole is not None:
+        return whole
     found = snapshots.found(log, model, version)
     if found is None:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")

@@ -17,7 +17,7 @@ import numpy as np
 
 from perturank.errors import BadInput
 from perturank.parts.standardised import Standardised
-from perturank.service.learner import checkpoint, replay
+from perturank.service.learner import checkpoint, preservation, replay
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
 from perturank.service.log import Log, Transaction, changes, snapshots
@@ -42,6 +42,7 @@ from perturank.service.log.refusals import NotKnown
 from perturank.service.settings import Retention
 
 REMOVED = "records removed"  # how many positions are empty: `log verify` counts them
+REMOVED_BEFORE = "end at removal"  # where the log ended when records were last deleted: none is missing behind it
 AT_ONCE = 500  # records looked at, and deleted while others wait
 SECONDS_TO_DELETE = 0.05  # of a look: by pages of a few milliseconds, between which others write
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -58,6 +59,12 @@ def n_removed(log: Log) -> int:
     """Return how many records were ever deleted."""
     with log.transaction() as transaction:
         return transaction.remembered(REMOVED)
+
+
+def removed_before(log: Log) -> int:
+    """Return the position behind which no record was deleted."""
+    with log.transaction() as transaction:
+        return transaction.remembered(REMOVED_BEFORE)
 
 
 def compact(
@@ -124,6 +131,7 @@ def promote(
             return None
         transaction.append(model, entry)
         _store(log, transaction, model, content, at)
+        preservation.drop(log, transaction, model, at, horizon)
         if is_behind:  # it is of no more use, and may hold clicks of a source that is to be erased
             transaction.remove(snapshots.state_name(model))
     return entry
@@ -131,10 +139,12 @@ def promote(
 
 def _is_contradicted(log: Log, model: str, at: int, version: int, header: Mapping[str, Any]) -> bool:
     """Return whether the model has ended since, or has gone back to a version that the base does not know."""
+    generation, whole = header.get("generation", 0), snapshots.whole_versions(log, model)
     backs = [record.entry for record in log.all_of(model, RolledBack, after=at)]
-    generation = header.get("generation", 0)
     return bool(log.all_of(model, Deleted, after=at)) or any(
-        isinstance(back, RolledBack) and (back.version < version or back.generation not in (0, generation))
+        isinstance(back, RolledBack)
+        and (back.version < version or back.generation not in (0, generation))
+        and back.version not in whole
         for back in backs
     )
 
@@ -191,7 +201,7 @@ class Superfluous:
     def __contains__(self, record: Record) -> bool:
         old = record.position <= self.base.through
         match record.entry:
-            case Impression(source=source) if source is not None and self.erased and not old:
+            case Impression(source=source) | Feedback(source=source) if source is not None and self.erased and not old:
                 return record.position <= self.erased.get(source_seal(source, self.secret), 0)
             case Impression() | Feedback() | Settled() | Batch():
                 return old
@@ -235,6 +245,7 @@ def _cut(log: Log, records: Sequence[Record], guard: Guard) -> int:
         guard(transaction)
         n = transaction.cut([record.position for record in records], [name for name in names if name is not None])
         transaction.remember(REMOVED, transaction.remembered(REMOVED) + n)
+        transaction.remember(REMOVED_BEFORE, log.tail())
     return n
 
 
@@ -277,7 +288,10 @@ def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
             for model, request in requests.items():
                 base = checkpoint.base_of(log, model)
                 if request > (0 if base is None else base.at):
-                    erase(log, replay.follow(log, model, log.tail()), lead.check)
+                    state = replay.follow(log, model, log.tail())
+                    for _ in preservation.preserve(log, model, state.at, lead.check):
+                        pass
+                    erase(log, state, lead.check)
                 for _ in delete(log, model, lead.check):
                     pass
         elif time.monotonic() > end:
@@ -313,6 +327,7 @@ class Housekeeper:
         self._next: dict[str, Next] = {}
         self._gone: set[tuple[str, int]] = set()  # deleted models that are compacted, with where each ended
         self._deletions: dict[str, tuple[int, Iterator[int]]] = {}  # by model, with the record of the base
+        self._preservations: dict[str, tuple[int, Iterator[None]]] = {}  # by model, with the request to erase
         self._unfinished: set[str] = set()
         self._until = 0.0
 
@@ -329,9 +344,11 @@ class Housekeeper:
         return bool(self._unfinished)
 
     def _look_at(self, state: State, now: int) -> bool:
-        if state.erased > state.based and not state.unpublished:
-            erase(self._log, state, self._guard, self._retention)
-            self._next[state.model] = Next.of(state)  # the base is as new as a next one would be
+        if state.erased > state.based:
+            if not self._preserve(state) and not state.unpublished:
+                erase(self._log, state, self._guard, self._retention)
+                self._preservations.pop(state.model)
+                self._next[state.model] = Next.of(state)  # the base is as new as a next one would be
             return True
         base = None
         if self._retention is not None and state.spec is None:
@@ -386,13 +403,23 @@ class Housekeeper:
             self._guard(transaction)
             transaction.append(state.model, Scaled(state.scaled, *scale, is_last=True))
 
+    def _preserve(self, state: State) -> bool:
+        """Store versions whole until this look's time is over; return whether there is more."""
+        request, records = self._preservations.get(state.model, (-1, iter(())))
+        if request != state.erased:
+            request = state.erased
+            records = preservation.preserve(self._log, state.model, request, self._guard)
+            self._preservations[state.model] = request, records
+        return self._goes_on(records)
+
     def _delete(self, state: State) -> bool:
         """Delete for the newest base that was read until this look's time is over; return whether there is more."""
         base, pages = self._deletions.get(state.model, (-1, iter(())))
         if base != state.compacted:
             base, pages = state.compacted, delete(self._log, state.model, self._guard, state.at)
             self._deletions[state.model] = base, pages
-        while next(pages, None) is not None:
-            if time.monotonic() >= self._until:
-                return True
-        return False
+        return self._goes_on(pages)
+
+    def _goes_on(self, steps: Iterator[object]) -> bool:
+        """Take steps until this look's time is over, or there are none; return whether there may be more."""
+        return any(time.monotonic() >= self._until for _ in steps)

@@ -133,7 +133,7 @@ class Tracker:
             case Impression() as shown if record.impression is not None:
                 waiting = self.waiting.setdefault(record.impression, OpenImpression(record.position, record.position))
                 waiting.position, waiting.mode = record.position, shown.mode
-                waiting.source = None if shown.source is None else self._seal(shown.source)
+                waiting.source = waiting.source if shown.source is None else self._seal(shown.source)
                 return self._settle(record, record.impression) if waiting.is_settled else []
             case Feedback(effect="counted" | "early") as said if record.impression is not None:
                 self._hear(record, record.impression, said)
@@ -162,6 +162,8 @@ class Tracker:
         waiting.clicks = waiting.clicks.union(document for document, action in keys if action == CLICK)
         waiting.events = waiting.events.union(key for key in keys if key[1] != CLICK)
         waiting.seen = max(waiting.seen, said.seen)
+        if waiting.source is None and said.source is not None:
+            waiting.source = self._seal(said.source)
 
     def _settle(self, record: Record, name: bytes) -> list[Completed]:
         waiting = self.waiting.get(name)
@@ -456,10 +458,10 @@ class State:
 
     @property
     def needed_from(self) -> int | None:
-        """The oldest position that waiting impressions need; None: none waits."""
+        """The oldest position that waiting impressions need, or a scale that is not final; None: there are none."""
         waiting = [each.since for each in self.queue]
         oldest = self.tracker.oldest
-        if self.lacks_scale:
+        if self.is_scale_open or self.lacks_scale:
             waiting += self.shown_first[:1]
         return min([*waiting, oldest] if oldest is not None else waiting, default=None)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from perturank.errors import BadInput
-from perturank.service.learner.retention import n_removed
+from perturank.service.learner.retention import n_removed, removed_before
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import (
     Batch,
@@ -67,8 +67,12 @@ def _is_compacted(log: Log, record: Record, seen: Seen) -> bool:
 
 
 def _compacted(log: Log) -> int:
-    """Return the position of the last record before which others may be missing."""
-    return max((record.position for record in log.control_records(kinds=(Compacted,))), default=0)
+    """Return the position of the last record before which others may be missing.
+
+    Feedback may follow a base and still be deleted for it, with its impression.
+    """
+    last = max((record.position for record in log.control_records(kinds=(Compacted,))), default=0)
+    return max(last, removed_before(log) + 1) if last else 0
 
 
 def _of_record(log: Log, record: Record, seen: Seen, about: dict[bytes, list[Record]]) -> Iterator[str]:
@@ -78,7 +82,7 @@ def _of_record(log: Log, record: Record, seen: Seen, about: dict[bytes, list[Rec
         case Feedback() as said:
             yield from _of_feedback(record, said, _before(record, about))
         case Settled(impressions=names):
-            if any(made_at(name) >= record.position for name in names):
+            if any((made_at(name) or 0) >= record.position for name in names):
                 yield "an impression settles before it was shown"
         case Batch(through=through) if through >= record.position:
             yield f"a batch goes up to {through}, which lies ahead of it"

@@ -14,7 +14,7 @@ from perturank.errors import BadInput
 from perturank.parts import soundness
 from perturank.parts.standardised import Standardised
 from perturank.service.log import Log, Transaction, snapshots
-from perturank.service.log.generations import generations
+from perturank.service.log.generations import generations, spans
 from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log.refusals import BeginsAnew, Contradiction, NotKnown, NotReady, Refused
 from perturank.service.log.spec import Spec
@@ -40,12 +40,11 @@ def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = Fa
 
 def _would_begin_anew(transaction: Transaction, model: str, generation: int, why: str) -> BeginsAnew:
     newest = transaction.newest(model, Snapshot)
-    lost = "nothing was learned yet"
+    lost, then = "nothing was learned yet", "nothing is lost"
     if newest is not None and isinstance(newest.entry, Snapshot) and newest.entry.generation == generation:
         lost = f"version {newest.entry.version} has learned {newest.entry.learned} impressions"
-    remedy = (
-        "leave that as it is, or send ?begin_anew=true: the generation of now can be restored until it is compacted"
-    )
+        then = f"generation {generation} can be restored until the log is compacted past it"
+    remedy = f"leave that as it is, or send ?begin_anew=true: {then}"
     return BeginsAnew(f"model {model!r} would begin to learn anew: {why}; {lost}", remedy)
 
 
@@ -74,9 +73,9 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
     """Serve this version even when newer ones are published; None: the newest again. A pinned version stays stored."""
     generation = transaction.require_model(model).generation
     if version is not None:
-        is_stored = bool(log.names(snapshots.version_name(model, version)))
-        if not is_stored or not _is_of(log, model, version, generation):
-            raise NotKnown(f"model {model!r} has no stored version {version}", "list its versions")
+        _require_version(log, model, version, generation)
+        if not log.names(snapshots.version_name(model, version)):
+            raise NotKnown(f"version {version} of model {model!r} is no longer stored", "list its versions")
     newest = transaction.newest(model, Pinned)
     if newest is None or newest.entry != Pinned(version):
         transaction.append(model, Pinned(version))
@@ -85,13 +84,25 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
 def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
     """Let learning continue from a version of this generation."""
     generation = transaction.require_model(model).generation
-    if not _is_of(log, model, version, generation):
-        raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
-    base = transaction.newest(model, Compacted)
-    if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version:
-        since = f"versions from {base.entry.version} on can be"
+    _require_version(log, model, version, generation)
+    base, whole = transaction.newest(model, Compacted), snapshots.whole_versions(log, model)
+    if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version and version not in whole:
+        earlier = sorted(each for each in whole if _is_of(log, model, each, generation))
+        others = f", and {', '.join(map(str, earlier))}" if earlier else ""
+        since = f"versions from {base.entry.version} on can be rolled back to{others}"
         raise NotKnown(f"version {version} of model {model!r} lies before its base", since)
     transaction.append(model, RolledBack(version))
+
+
+def _require_version(log: Log, model: str, version: int, generation: int) -> None:
+    """Refuse a version that does not exist, or is of another generation."""
+    published = snapshots.found(log, model, version)
+    if published is None or published.snapshot.generation not in {span.generation for span in spans(log, model)}:
+        raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
+    other = published.snapshot.generation
+    if other != generation:
+        remedy = f'restore that one first: POST /v1/models/{model}/restore {{"generation": {other}}}'
+        raise NotKnown(f"version {version} of model {model!r} is of generation {other}", remedy)
 
 
 def _is_of(log: Log, model: str, version: int, generation: int) -> bool:

@@ -21,14 +21,15 @@ from perturank.wire.specification import ShownMode
 
 PROGRESS, TOTAL, MINUTE, HOUR = -1, 0, 60, 3600  # the seconds of a period; the first two have no end
 MINUTES_KEPT, HOURS_KEPT = 180, 720
-LISTS, LENGTH, CLICK, FEEDBACK, EVENTS, VALUE = (
+LISTS, LENGTH, CLICK, FEEDBACK, EVENTS, VALUE, UBI = (
     "lists ",
     "length ",
     "click ",
     "feedback ",
     "events ",
     "value ",
-)  # names begin so; a mode, a number or an action follows
+    "ubi ",
+)  # names begin so; a mode, a number, an action or a status follows
 REWARD = "reward"  # the worth of all documents, by the actions that they met with
 PLACES, CERTAIN = "places", "certain places"  # of lists that might have explored
 SAMPLED, UNCERTAIN = "sampled queries", "uncertain share"
@@ -214,7 +215,7 @@ def by_place(amounts: Mapping[str, float]) -> list[dict[str, int]]:
 
 
 def by_action(amounts: Mapping[str, float], prefix: str) -> Amounts:
-    """Return the amounts whose names are this prefix and an action, by action."""
+    """Return the amounts whose names are this prefix and an action, by action; or a status, by status."""
     return {name.removeprefix(prefix): amount for name, amount in amounts.items() if name.startswith(prefix)}
 
 
@@ -226,6 +227,7 @@ def summary(amounts: Mapping[str, float]) -> dict[str, Any]:
         "clicks": int(sum(_numbered(amounts, CLICK).values())),
         "events": {action: int(n) for action, n in by_action(amounts, EVENTS).items()},
         "values": by_action(amounts, VALUE),
+        "ubi": {status: int(n) for status, n in by_action(amounts, UBI).items()},
         "reward": amounts.get(REWARD, 0.0),
         "certain_places": _ratio(amounts, CERTAIN, PLACES),
         "uncertain_pairs": _ratio(amounts, UNCERTAIN, SAMPLED),

@@ -10,6 +10,7 @@
 | closed by its window       | says something new                      | late     | kept in the log, not learned      |
 | compacted, or erased       | anything                                | late     | none                              |
 | given, not yet in the log  | anything, for the first time            | early    | counts if the impression comes    |
+| of a query_id without list | anything, for the first time            | early    | counts if the list comes soon     |
 | never given                | anything                                | 404      | none                              |
 
 An impression is open until its window closes. What is known of it settles a while after its last event, or at once with
@@ -52,8 +53,12 @@ def record_feedback(
     events: Sequence[Event] = (),
     seen: int = 0,
     actions: Mapping[str, float] = ACTIONS,
+    source: str | None = None,
 ) -> Status:
-    """Write the events to the log, count them, and return what they did; `actions` are those of the model."""
+    """Write the events to the log, count them, and return what they did; `actions` are those of the model.
+
+    `source` did it, where neither the impression nor earlier feedback says who did.
+    """
     records = transaction.about(impression)
     shown = next((record for record in records if isinstance(record.entry, Impression)), None)
     before = [record.entry for record in records if isinstance(record.entry, Feedback)]
@@ -70,14 +75,15 @@ def record_feedback(
     settles = final and not (before and before[-1].final)
     if not news and not new_seen and not settles:
         return "known"
-    if shown is None and made_at(impression) < _deleted_before(transaction, model):
+    if shown is None and _is_made_before(impression, _deleted_before(transaction, model)):
         return "late"
     effect = _effect(transaction, model, impression, shown)
     if any(entry.was_last for entry in before):
         effect = "late"
     if effect == "late" and not news:
         return "known"
-    position = transaction.append(model, _entry(news.values(), final, effect, new_seen), impression)
+    entry = _entry(news.values(), final, effect, new_seen, None if _has_source(records) else source)
+    position = transaction.append(model, entry, impression)
     if final and effect != "late":
         transaction.counters.completed[model] = position
     status: Status = "recorded" if effect == "counted" else effect
@@ -87,17 +93,28 @@ def record_feedback(
     return status
 
 
-def _entry(news: Collection[Event], final: bool, effect: Effect, seen: int) -> Feedback:
+def _has_source(records: Sequence[Record]) -> bool:
+    entries = [record.entry for record in records]
+    return any(isinstance(each, Impression | Feedback) and each.source is not None for each in entries)
+
+
+def _entry(news: Collection[Event], final: bool, effect: Effect, seen: int, source: str | None) -> Feedback:
     clicks = [event.id for event in news if event.action == CLICK and event.value is None]
     others = [event for event in news if event.action != CLICK or event.value is not None]
-    return Feedback(clicks, final, effect, others, seen)
+    return Feedback(clicks, final, effect, others, seen, source)
 
 
 def _effect(transaction: Transaction, model: str, impression: bytes, shown: Record | None) -> Effect:
     closed = closed_up_to(transaction, model)
     if shown is None:
-        return "late" if made_at(impression) < closed else "early"
+        return "late" if _is_made_before(impression, closed) else "early"
     return "late" if shown.position <= closed else "counted"
+
+
+def _is_made_before(impression: bytes, position: int) -> bool:
+    """Return whether the impression cannot come any more: a list that the caller has named can always come."""
+    made = made_at(impression)
+    return made is not None and made < position
 
 
 def _deleted_before(transaction: Transaction, model: str) -> int:

@@ -53,11 +53,12 @@ def spans(log: Log, model: str) -> list[Span]:
 def generations(log: Log, model: str) -> list[Generation]:
     """Return the generations of a model, oldest first."""
     base = next((r.entry for r in log.newest(model, Compacted, 1) if isinstance(r.entry, Compacted)), None)
+    whole = snapshots.whole_versions(log, model)
     found: dict[int, Generation] = {}
     for span in spans(log, model):
         first, last = (next(iter(snapshots.newest(log, model, 1, at)), None) for at in (span.begins, span.ends))
         n = _number(last) - _number(first)
-        refusal = _refusal(span, last, base) if n else "it has no version"
+        refusal = _refusal(span, last, None if _number(last) in whole else base) if n else "it has no version"
         now = Generation(span.generation, span.since, span.spec, n, last if n else None, span.ends is None, refusal)
         before = found.get(span.generation)
         if before is not None:

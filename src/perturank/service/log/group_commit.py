@@ -7,7 +7,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,11 +25,11 @@ Action = Callable[[Transaction], T]
 
 
 class QueuedAction(NamedTuple):
-    """An action that has not run yet, the impression that it reads, and a callback for when it is durable."""
+    """An action that has not run yet, the impressions that it reads, and a callback for when it is durable."""
 
     action: Action[Any]
     future: Future[Any]
-    impression: bytes | None
+    impressions: Sequence[bytes]
     then: Callable[[Any], None] | None
 
 
@@ -53,10 +53,10 @@ class Committer:
     def submit(
         self,
         action: Action[T],
-        impression: bytes | None = None,
+        impressions: Sequence[bytes] = (),
         then: Callable[[T], None] | None = None,
     ) -> Future[T]:
-        """Queue an action and return its future; `impression` is prefetched for it.
+        """Queue an action and return its future; `impressions` are prefetched for it.
 
         `then` is called with the result when it is durable, even if nobody waits for the future any more.
         """
@@ -66,7 +66,7 @@ class Committer:
                 raise NotReady("the service is stopping", "send it again in a moment")
             if self._waiting.qsize() >= MOST_WAITING:
                 raise NotReady("too many requests wait for the log", "send it again in a moment")
-            self._waiting.put(QueuedAction(action, future, impression, then))
+            self._waiting.put(QueuedAction(action, future, impressions, then))
         return future
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Committer:
         refused: list[tuple[Future[Any], BadInput]] = []
         try:
             with self._log.transaction() as transaction:
-                asked = [each.impression for each in group if each.impression is not None]
+                asked = [name for each in group for name in each.impressions]
                 if asked:
                     transaction.prefetch(asked)
                 for each in group:

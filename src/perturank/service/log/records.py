@@ -24,6 +24,7 @@ LEVEL = 1  # of compression; more takes three times as long for a few percent
 CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
 ID_POSITION_BYTES, ID_RANDOM_BYTES, ID_SIGNATURE_BYTES = 5, 7, 8
 ID_BYTES = ID_POSITION_BYTES + ID_RANDOM_BYTES
+OWN = b"\xff"  # begins a name that comes from a query_id; no log has so many positions that another one could
 SOURCE_BYTES = 16
 SECRET_BYTES = 32
 
@@ -56,6 +57,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
     earlier: list[bytes] = []  # names of the pages before this one, the first page first
     own_agreed: bytes | None = None  # `agreed`, with the caller's own order; None: its quality is not counted
+    query: str | None = None  # as it was typed, if the model keeps it
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -96,6 +98,7 @@ class Feedback(msgspec.Struct, frozen=True, array_like=True, tag=4):
     effect: Effect
     events: list[Event] | None = None  # beside the clicks; None: a record of an earlier version, whose `final` was last
     seen: int = 0  # 0: nothing new is known
+    source: str | None = None  # who did it, where the impression does not say
 
     @property
     def event_keys(self) -> list[EventKey]:
@@ -248,9 +251,18 @@ def new_id(position: int) -> bytes:
     return position.to_bytes(ID_POSITION_BYTES, "big") + os.urandom(ID_RANDOM_BYTES)
 
 
-def made_at(name: bytes) -> int:
-    """Return the position at which the log ended when the id was made."""
-    return int.from_bytes(name[:ID_POSITION_BYTES], "big")
+def own_id(query_id: str, model: str, secret: bytes, n: int = 0) -> bytes:
+    """Return the id of a list that the caller has named: the same for the same query_id of the same model; 12 bytes.
+
+    A query may have several lists, such as its pages: `n` counts them from 0.
+    """
+    content = msgspec.msgpack.encode([model, query_id, n])
+    return OWN + hashlib.blake2b(content, key=secret, digest_size=ID_BYTES - len(OWN), person=b"query").digest()
+
+
+def made_at(name: bytes) -> int | None:
+    """Return the position at which the log ended when the id was made; None: the caller has named the list."""
+    return None if name.startswith(OWN) else int.from_bytes(name[:ID_POSITION_BYTES], "big")
 
 
 def sign_id(name: bytes, model: str, secret: bytes) -> str:
@@ -385,6 +397,7 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
         "source": shown.source,
         **({} if shown.ours is None else {"ours": shown.ours}),
+        **({} if shown.query is None else {"query": shown.query}),
     }
     if with_features:
         features, prior, _ = unpacked(shown.packed, None)

@@ -41,6 +41,11 @@ def next_name(model: str) -> str:
     return f"{model}/next"
 
 
+def whole_name(model: str, version: int | None = None) -> str:
+    """Return the name under which a version is stored with all that learning needs; None: how such names begin."""
+    return f"{model}/whole/" + ("" if version is None else f"{version:012d}")
+
+
 def has_history(ranker: Ranker) -> bool:
     """Return whether the ranker has arrays that only learning needs."""
     return bool(_learning_only(ranker))
@@ -129,6 +134,11 @@ def _spacing(age: int) -> int:
 def versions(log: Log, model: str) -> list[int]:
     """Return the versions whose bytes are stored, oldest first."""
     return [int(name.rpartition("/")[2]) for name in log.names(f"{model}/version/")]
+
+
+def whole_versions(log: Log, model: str) -> set[int]:
+    """Return the versions that are stored with all that learning needs."""
+    return {int(name.rpartition("/")[2]) for name in log.names(whole_name(model))}
 
 
 class PublishedVersion(NamedTuple):

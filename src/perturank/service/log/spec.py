@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
@@ -20,14 +20,19 @@ from perturank.parts.history_ranker import MemorySettings
 from perturank.parts.standardised import Scale, Standardised, standardised
 from perturank.parts.widening import are_alike, can_widen, widened
 from perturank.service.log.refusals import Refused
+from perturank.wire.requests import OnError
 from perturank.wire.specification import (
     ACTIONS,
     DEFAULT_RANKER,
+    Chance,
     Exploration,
     Feature,
     Fields,
+    Mode,
+    Scaling,
     SpecRecord,
     SpecRequest,
+    Ubi,
 )
 
 # P²HeadRank's matrices grow with the square of the number of features: at 2,000 a version has 38 MB, so that documents
@@ -44,6 +49,7 @@ MEMORY_BYTES = 60_000_000
 IN_A_SERVICE = {"noise_std": 0.2, "early_noise": 1.0, "new_weight": 4.0}
 CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
 DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
+CHOICES = {"mode": Mode, "on_error": OnError, "scaling": Scaling, "chance": Chance}
 SAME_SCALE = 1e-12  # relative: two numbers that a program computed in two ways
 
 
@@ -67,7 +73,7 @@ class Spec(SpecRecord, frozen=True):
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time; models of equal specs share it."""
-        return _start_of(msgspec.msgpack.encode(self))
+        return _start_of(msgspec.msgpack.encode(msgspec.structs.replace(self, ubi=Ubi(), keep_query=False)))
 
     def _start(self) -> Ranker:
         width = self.width or self.n_features + self.is_standardised
@@ -262,6 +268,9 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None, *, is_whole
     worthless = next((name for name, worth in request.actions.items() if math.isnan(worth)), None)
     if worthless is not None:
         raise Refused(f"the worth of action {worthless!r} is NaN", "send a number")
+    strange = next((name for name in request.ubi.actions.values() if name not in ACTIONS | request.actions), None)
+    if strange is not None:
+        raise Refused(f"`ubi` has an action {strange!r}", f"the model knows {', '.join(ACTIONS | request.actions)}")
     own = next((each.name for each in request.features or () if each.has_own_scale), None)
     if scaling == "query" and own is not None:
         raise Refused(f"feature {own!r} has a scale of its own", "scaling: query scales every feature within each list")
@@ -288,7 +297,17 @@ def patched(spec: Spec, patch: Any) -> SpecRequest:
     try:
         return msgspec.convert(_merged(whole, patch), SpecRequest)
     except msgspec.ValidationError as error:
-        raise Refused("the patch cannot be understood", str(error)) from None
+        raise Refused("the patch cannot be understood", with_choices(str(error))) from None
+
+
+def with_choices(error: str) -> str:
+    """Return what msgspec says is wrong, and the values that a field may have whose value is none of them.
+
+    >>> with_choices("Invalid enum value 'guess' - at `$.mode`")
+    "Invalid enum value 'guess' - at `$.mode`: one of learn, exploit, shadow"
+    """
+    choices = CHOICES.get(error.rpartition(".")[2].rstrip("`")) if error.startswith("Invalid enum value") else None
+    return error if choices is None else f"{error}: one of {', '.join(get_args(choices))}"
 
 
 def _merged(target: Any, patch: Any) -> Any:

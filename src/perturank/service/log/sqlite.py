@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -27,6 +28,11 @@ MOST_VALUES = 64  # to a statement: SQLite counts its variables
 WAL_BYTES = 16 << 20  # to which SQLite truncates the -wal file after a long read has let it grow
 PAGES_AT_ONCE = 500  # returned to the disk while others wait
 META = "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"
+# Where the log ends. Its last record may have been deleted, and no position may be used twice.
+LAST = "SELECT position, at FROM log WHERE position = (SELECT max(position) FROM log)"
+KEPT = f"SELECT value, coalesce((SELECT at FROM ({LAST})), 0) FROM meta WHERE name = 'end'"
+END = f"SELECT position, at FROM ({LAST} UNION ALL {KEPT}) ORDER BY position DESC LIMIT 1"
+KEEP_END = "INSERT OR REPLACE INTO meta SELECT 'end', max(position) FROM log WHERE EXISTS (SELECT 1 FROM log)"
 
 
 class SqliteLog(SqlLog[sqlite3.Connection]):
@@ -34,7 +40,7 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
 
     prefix, numbers = "", "meta"
     position_type, bytes_type, by_key = "INTEGER", "BLOB", " WITHOUT ROWID"
-    end = end_for_update = "SELECT position, at FROM log WHERE position = (SELECT max(position) FROM log)"
+    end = end_for_update = END
     starts_with = "name >= ?1 AND name < ?1 || char(0x10ffff)"  # a range, which the index finds
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
@@ -131,11 +137,29 @@ class SqliteLog(SqlLog[sqlite3.Connection]):
     @contextmanager
     def overwriting(self, connection: sqlite3.Connection) -> Iterator[None]:
         """Overwrite the records that the block deletes with zeros."""
+        connection.execute(KEEP_END)
         connection.execute("PRAGMA secure_delete = ON")
         try:
             yield
         finally:
             connection.execute("PRAGMA secure_delete = OFF")
+
+    def back_up(self, target: Path) -> None:
+        """Copy the log of this moment to a new file, which only its owner can read; it appears whole or not at all."""
+        if target.exists():
+            raise BadInput(f"{target} is there already", "name a new file")
+        try:
+            with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as beside:
+                try:
+                    with self.borrow() as connection, closing(sqlite3.connect(beside.name)) as copy:
+                        connection.backup(copy)
+                    os.fsync(beside.fileno())
+                    os.replace(beside.name, target)  # it has the permissions of a temporary file: 0600
+                except BaseException:
+                    os.unlink(beside.name)
+                    raise
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise BadInput(f"cannot copy the log to {target} ({error})", "name a file in a folder with room") from None
 
     def give_back(self) -> bool:
         """Return some free pages to the disk; return whether there are more."""

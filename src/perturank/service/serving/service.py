@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
-from perturank.service.log import Log, Transaction, changes, counters, snapshots
+from perturank.service.log import Log, Transaction, changes, counters, snapshots, ubi
 from perturank.service.log.feedback import Status, close_windows, record_feedback, settle
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.records import (
@@ -26,6 +26,7 @@ from perturank.service.log.records import (
     Record,
     layout_change,
     new_id,
+    own_id,
     packed,
     probability,
     rearranged,
@@ -156,11 +157,13 @@ class Service:
         draw: int | None = None,
         fallback: bool = False,
         pages: Pages | None = None,
+        query: str | None = None,
+        query_id: str | None = None,
     ) -> Future[ServedList]:
         """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key.
 
         `fallback`: nothing is drawn, and the list is the caller's own order. `pages` came before this list, which
-        has none of their documents.
+        has none of their documents. `query_id` is the caller's own name for the query.
         """
         top = loaded.spec.places if top is None else top
         own = _own(len(ids), prior, top)
@@ -184,26 +187,33 @@ class Service:
             None if explores is None else explores.agreed,
             [] if pages is None else pages.names,
             _own_agreement(loaded.spec.exploration, explores, own) if pages is None and drawn is not None else None,
+            query if loaded.spec.keep_query else None,
         )
-        name = new_id(self._tail)
+        secret = self.log.secret
+        name = new_id(self._tail) if query_id is None else own_id(query_id, loaded.name, secret)
         propensity = None if log_propensity is None else probability(log_propensity)
-        impression = sign_id(name, loaded.name, self.log.secret)
         memo = [] if explores is None else explores.memo
 
         def write(transaction: Transaction) -> ServedList:
             # It may have been deleted since the list was drawn, or have other features now: where an impression
             # stands in the log says which features it has.
             current, shown = transaction.require_model(loaded.name), features[rows]
+            given = name if query_id is None else ubi.next_name(transaction, query_id, loaded.name, secret)
             if current.generation == loaded.generation and current.spec.layout != loaded.spec.layout:
                 shown = rearranged(shown, layout_change(loaded.spec.layout, current.spec.layout))
             # Packed in this thread, which mostly waits for the disk: the other one has requests to answer.
             content = packed(shown, None if prior is None else prior[rows], memo)
             transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
             written = msgspec.structs.replace(entry, packed=content)
-            position = transaction.append(loaded.name, written, name)
+            position = transaction.append(loaded.name, written, given)
+            impression = sign_id(given, loaded.name, secret)
             return ServedList(impression, entry.ids, certain, propensity, loaded.version, position, fallback)
 
-        return self.committer.submit(write, then=lambda shown: self.windows.note(loaded.name, shown.position))
+        return self.committer.submit(
+            write,
+            [] if query_id is None else [name],
+            then=lambda shown: self.windows.note(loaded.name, shown.position),
+        )
 
     def feedback(self, model: str, said: ListFeedback) -> Future[Status]:
         """Return a future that resolves to the effect of the feedback when it is durable."""
@@ -220,13 +230,13 @@ class Service:
             if status in ("recorded", "early") and (said.clicks or events) and not said.final:
                 self.settling.note(model, name)
 
-        return self.committer.submit(write, name, then=wait)
+        return self.committer.submit(write, [name], then=wait)
 
     def shown(self, model: str, impression: str) -> Future[Record]:
         """Return the record of a list; refuse one that is not in the log."""
         name = verify_id(impression, model, self.log.secret)
 
-        return self.committer.submit(lambda transaction: _find_impression(transaction, name, impression), name)
+        return self.committer.submit(lambda transaction: _find_impression(transaction, name, impression), [name])
 
     def pages(self, model: str, impression: str) -> Future[Pages]:
         """Return the pages of a list up to this one; refuse one that is not in the log."""
@@ -239,7 +249,7 @@ class Service:
             shown = [entry.ids for entry in (*earlier, last) if isinstance(entry, Impression)]
             return Pages([*last.earlier, name], frozenset().union(*shown), last)
 
-        return self.committer.submit(find, name)
+        return self.committer.submit(find, [name])
 
     def always_explores(self, model: str, generation: int) -> bool:
         """Return whether the share of lists that explore has been 1 since this generation began."""

@@ -26,6 +26,7 @@ OF_MODELS = (  # kind, name, meaning, labels
     (CounterMetricFamily, "clicks", "Clicks, by place", ["model", "place"]),
     (CounterMetricFamily, "events", "Events, by action", ["model", "action"]),
     (GaugeMetricFamily, "event_value", "Sum of the values of events, by action", ["model", "action"]),
+    (CounterMetricFamily, "ubi_records", "UBI records, by what they did", ["model", "status"]),
     (GaugeMetricFamily, "reward", "Sum of what shown documents turned out to be worth", ["model"]),
     (CounterMetricFamily, "feedback_kept", "Feedback in the log, by effect", ["model", "status"]),
     (GaugeMetricFamily, "learning_lag_seconds", "For how long clicks have waited to be learned", ["model"]),
@@ -53,7 +54,12 @@ Sample = tuple[str, list[str], float]
 SECONDS_KEPT = 120
 SECONDS_OF_LATENCY = 60
 SHORTEST = 1e-4
-KINDS = {"/v1/models/{model}/rank": "rank", "/v1/models/{model}/feedback": "feedback"}
+KINDS = {
+    "/v1/models/{model}/rank": "rank",
+    "/v1/models/{model}/feedback": "feedback",
+    "/ubi_events": "feedback",
+    "/ubi/{key}/ubi_events": "feedback",
+}
 FAILED, FULL = "failed", 507
 
 
@@ -122,6 +128,7 @@ class LogCollector(Collector):
             yield from (("feedback_kept", [model, status], n) for status, n in found["feedback"].items())
             yield from (("events", [model, action], n) for action, n in found["events"].items())
             yield from (("event_value", [model, action], sum_) for action, sum_ in found["values"].items())
+            yield from (("ubi_records", [model, status], n) for status, n in found["ubi"].items())
             yield "reward", [model], found["reward"]
             for order, each in quality.sums(amounts).items():
                 yield "searches", [model, order], each[quality.LISTS]
@@ -171,7 +178,7 @@ class Traffic:
         """Return, of each kind, requests in each of the last seconds, oldest first, and quantiles of a minute."""
         end = int(self._clock())  # this second is not over
         found = {}
-        for kind in KINDS.values():
+        for kind in dict.fromkeys(KINDS.values()):
             totals, minute = {second: n.total() for second, n in list(self._seconds[kind])}, self._last_minute(kind)
             per_second = [totals.get(second, 0) for second in range(end - SECONDS_KEPT + 1, end)]
             found[kind] = {"per_second": per_second, "p50": _quantile(minute, 0.5), "p99": _quantile(minute, 0.99)}

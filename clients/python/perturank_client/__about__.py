@@ -1,0 +1,1 @@
+../../../src/perturank/__about__.py

@@ -1,0 +1,1 @@
+../../../src/perturank/errors.py
