@@ -226,6 +226,41 @@ export interface Event {
   value?: number | null;
 }
 
+/** What an event is about. */
+export interface EventAttributes {
+  object?: EventObject | null;
+  position?: EventPosition | null;
+}
+
+/** What somebody did something with. */
+export interface EventObject {
+  object_id?: string | number | null;
+  object_id_field?: string | null;
+}
+
+/** An ordinal as UBI 1.0 had it. */
+export interface EventOrdinal {
+  index?: number | string | null;
+}
+
+/** Where on the page something happened; the first place is 0 or 1, as the application has it. */
+export interface EventPosition {
+  ordinal?: number | string | EventOrdinal | null;
+}
+
+/** Something that somebody did: with a document, a list, or the page. */
+export interface EventRecord {
+  application?: string | null;
+  query_id?: string | number | null;
+  client_id?: string | number | null;
+  session_id?: string | number | null;
+  user_id?: string | number | null;
+  timestamp?: string | number | null;
+  user_query?: string | null;
+  action_name: string;
+  event_attributes?: EventAttributes | null;
+}
+
 /** Documents whose places are to be explained, or one of the last queries; `draws`: lists drawn for it. */
 export interface Explain {
   documents?: Document[];
@@ -351,11 +386,26 @@ export interface Place {
   scores: number[];
 }
 
+/** A search: what was asked, and which documents the engine returned, the first one first. */
+export interface QueryRecord {
+  application?: string | null;
+  query_id?: string | number | null;
+  client_id?: string | number | null;
+  session_id?: string | number | null;
+  user_id?: string | number | null;
+  timestamp?: string | number | null;
+  user_query?: string | null;
+  object_id_field?: string | null;
+  query_response_id?: string | null;
+  query_response_hit_ids?: (string | number)[] | null;
+}
+
 /**
  * Documents to be ranked. `source` is a client, user or session, for the cap on its influence.
  *
  * `continues` names the page before this one, whose documents are left out, and those of the pages before it.
- * `on_error`: a document that cannot be read refuses the request, or is skipped.
+ * `on_error`: a document that cannot be read refuses the request, or is skipped. `query_id` is the caller's own name
+ * for the query: events of User Behavior Insights refer to it.
  */
 export interface Rank {
   documents: Document[];
@@ -366,6 +416,7 @@ export interface Rank {
   draw?: number | null;
   continues?: string | null;
   on_error?: "refuse" | "skip";
+  query_id?: string | null;
 }
 
 /** Several rank requests. */
@@ -415,7 +466,7 @@ export interface Restore {
 export interface Shown {
   at: number;
   impression: string;
-  mode: "exploit" | "learn" | "own" | "shadow";
+  mode: "exploit" | "imported" | "learn" | "own" | "shadow";
   propensity: number | null;
   version: number;
 }
@@ -444,6 +495,8 @@ export interface SpecRecord {
   batch?: number | null;
   chance?: "machine" | "seeded";
   prior_strength?: number;
+  ubi?: Ubi;
+  keep_query?: boolean;
   ranker?: string;
   scaling?: "auto" | "none" | "query";
   actions?: Record<string, number>;
@@ -467,6 +520,8 @@ export interface SpecRequest {
   batch?: number | null;
   chance?: "machine" | "seeded";
   prior_strength?: number;
+  ubi?: Ubi;
+  keep_query?: boolean;
   ranker?: string;
   scaling?: "auto" | "none" | "query";
   actions?: Record<string, number>;
@@ -476,6 +531,27 @@ export interface SpecRequest {
 export interface Standing {
   id: string;
   places: number[];
+}
+
+/** How records of User Behavior Insights become feedback of the model. */
+export interface Ubi {
+  application?: string | null;
+  origins?: string[];
+  actions?: Record<string, string>;
+  seen?: string[];
+  ordinal_base?: 0 | 1;
+}
+
+/** What each UBI record did, in the order of the records. */
+export interface UbiAnswer {
+  answers: UbiOutcome[];
+}
+
+/** What one UBI record did; `title` says why it was refused (`status` is then an HTTP status) or is of no use. */
+export interface UbiOutcome {
+  status: "early" | "ignored" | "known" | "late" | "listed" | "recorded" | "unlisted" | number;
+  title?: string;
+  type?: string;
 }
 
 /** A version: impressions learned, when it came (milliseconds since 1970); one that is stored can be pinned. */
@@ -540,6 +616,26 @@ export class Client extends Connection {
   ): Promise<Explained> {
     const call = { method: "GET", path: ofModel(model, "/explain"), query, repeatable: true };
     return this.send(call, options, asJson<Explained>);
+  }
+
+  /**
+   * Record UBI events as ubi.js sends them. Needs the scope ubi, where the service asks for keys. One record may stand
+   * alone; each is answered by itself. Pages send a publishable key, of the scope ubi: in the header, or as /ubi/KEY
+   * before the path.
+   */
+  events(body: EventRecord[], options: CallOptions = {}): Promise<UbiAnswer> {
+    const call = { method: "POST", path: "/ubi_events", json: body };
+    return this.send(call, options, asJson<UbiAnswer>);
+  }
+
+  /**
+   * Count UBI queries, and say of each whether there is a list of it. Needs the scope ubi, where the service asks for
+   * keys. One record may stand alone; each is answered by itself. Pages send a publishable key, of the scope ubi: in
+   * the header, or as /ubi/KEY before the path.
+   */
+  queries(body: QueryRecord[], options: CallOptions = {}): Promise<UbiAnswer> {
+    const call = { method: "POST", path: "/ubi_queries", json: body };
+    return this.send(call, options, asJson<UbiAnswer>);
   }
 
   /** List all models. Needs the scope admin, where the service asks for keys. */
@@ -651,15 +747,27 @@ export class Client extends Connection {
     return this.send(call, options, asJson<Erasing>);
   }
 
-  /** Models, traffic and alarms of now. Needs the scope admin, where the service asks for keys. */
-  overview(options: CallOptions = {}): Promise<Record<string, unknown>> {
-    const call = { method: "GET", path: "/v1/overview", repeatable: true };
+  /**
+   * Models, traffic and alarms of now. Needs the scope admin, where the service asks for keys. Models come in pages of
+   * 20: those whose name contains `filter`. One is told in detail, `model` or the first.
+   */
+  overview(
+    query: { filter?: string; page?: number; model?: string } = {},
+    options: CallOptions = {},
+  ): Promise<Record<string, unknown>> {
+    const call = { method: "GET", path: "/v1/overview", query, repeatable: true };
     return this.send(call, options, asJson<Record<string, unknown>>);
   }
 
-  /** The same as server-sent events, one a second. Needs the scope admin, where the service asks for keys. */
-  live(options: CallOptions = {}): AsyncGenerator<Record<string, unknown>> {
-    const call = { method: "GET", path: "/v1/live", repeatable: true };
+  /**
+   * The same as server-sent events, one a second. Needs the scope admin, where the service asks for keys. Models come
+   * in pages of 20: those whose name contains `filter`. One is told in detail, `model` or the first.
+   */
+  live(
+    query: { filter?: string; page?: number; model?: string } = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<Record<string, unknown>> {
+    const call = { method: "GET", path: "/v1/live", query, repeatable: true };
     return this.events(call, options);
   }
 
