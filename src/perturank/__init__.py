@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perturank.client import AsyncClient, Client
     from perturank.core import Interaction, Query, Ranker, Ranking
     from perturank.datasets import Dataset
+    from perturank.exports import export
     from perturank.storage import load, save
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Ranker",
     "Ranking",
     "__version__",
+    "export",
     "load",
     "make",
     "save",
@@ -40,6 +42,7 @@ _HOMES = {
     "Ranker": "core",
     "Ranking": "core",
     "Dataset": "datasets",
+    "export": "exports",
     "load": "storage",
     "save": "storage",
 }
