@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,9 @@ from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput, unknown
 from perturank.exports.format import Format, Request
-from perturank.exports.formula import formula_of
+from perturank.exports.formula import Formula, formula_of
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")  # it becomes part of an address
 
 
 @cache
@@ -86,7 +89,25 @@ def export(
     """
     wanted = format_named(format)
     formula = formula_of(ranker, names=names, prior=prior, default_prior=wanted.default_prior)
+    return export_formula(formula, wanted, name=name, sources=sources)
+
+
+def check_scaling(scaling: str | None) -> None:
+    """Refuse a model of the service whose features are scaled within each list."""
+    if scaling == "query":
+        raise BadInput(
+            "scaling is query: features are scaled within each list, which no formula of single documents can do",
+            "let a model with scaling auto learn",
+        )
+
+
+def export_formula(
+    formula: Formula, format: Format, *, name: str = "perturank", sources: Mapping[str, Any] | None = None
+) -> Export:
+    """Return a formula in a format."""
+    if not NAME.fullmatch(name):
+        raise BadInput(f"{name[:80]!r} is no name of a model", "use letters, digits, dot, dash and underscore")
     strange = sorted(set(sources or {}) - {column.name for column in formula.columns})
     if strange:
         raise unknown("feature", strange[0], [column.name for column in formula.columns])
-    return Export(wanted, name, wanted.write(name, formula, sources or {}))
+    return Export(format, name, format.write(name, formula, sources or {}))
