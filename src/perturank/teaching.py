@@ -37,6 +37,7 @@ Teacher = Callable[[np.ndarray], np.ndarray]  # rows [n, d] to scores [n]
 
 PLACES = 10
 TOGETHER = 16  # lists, with one call of a compiled program
+GROWTH = 1024  # lists for which room is made at once: another size of a history is another program
 LISTS = 100  # that a teacher shows
 PASSES = 10
 TRUST = 30.0  # lists of clicks that a teacher is worth, all in all
@@ -153,7 +154,9 @@ def _shown(
         rewards = Rewards(*jax.device_put((values, *blank)))
         seen = Interaction(shown, jax.device_put(values > 0), None, rewards)
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), turn), TOGETHER)
-        ranker = _learned(with_room(ranker, TOGETHER, places), seen, keys, jnp.asarray(n))
+        if start % GROWTH == 0:
+            ranker = with_room(ranker, min(GROWTH, len(drawn) - start) + TOGETHER, places)
+        ranker = _learned(ranker, seen, keys, jnp.asarray(n))
         check_room(ranker)
     return ranker
 

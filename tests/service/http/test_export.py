@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from helpers.service_small import wait_until_ready
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -92,7 +93,8 @@ def test_scales_of_the_owner_are_folded_in_and_scaling_within_lists_is_refused(
     scores = {each["id"]: each["score"] for each in explained["ranking"]}
     rows = np.array([[each["features"].get(n, np.nan) for n in NAMES] for each in asked])
     found = formula(written).scores(rows) + [each["prior"] for each in asked]
-    assert np.allclose(found, [scores[each["id"]] for each in asked], rtol=1e-4, atol=1e-5)
+    shown = {each["id"]: score for each, score in zip(asked, found.tolist(), strict=True) if each["id"] in scores}
+    assert shown == pytest.approx(scores, rel=1e-4, abs=1e-5)
 
     refused = http.get("/v1/models/within/export?format=json")
     assert (refused.status_code, "scaled within each list" in refused.json()["title"]) == (422, True)
