@@ -1,8 +1,8 @@
 """How well a ranker does that begins with a teacher: before the first click, and how fast clicks overrule it.
 
 `python -m benchmarks.warm_start --data FOLDER` takes MQ2008, trains LightGBM on half of the labels of each fold's
-training queries, and follows six arms through simulated users. It prints a row for each arm, user and round: the mean of
-NDCG@10 on the test queries over all folds and seeds, and the worst run less the same run's teacher.
+training queries, and follows six arms through simulated users. Every run is a line of JSON: NDCG@10 on the test queries
+after so many rounds, and that of the teacher. `--summarise FILE …` makes a table of such lines.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,44 +40,53 @@ class PriorInLastColumn(eqx.Module):
 
     @classmethod
     def start(cls, settings: Any, n_features: int, key: Key) -> Self:
+        """Refuse: there is a ranker inside."""
         raise NotImplementedError
 
     @property
     def settings(self) -> Any:
+        """The hyper-parameters of the ranker inside."""
         return self.ranker.settings
 
     @property
     def n_features(self) -> int:
+        """The number of columns, the prior among them."""
         return int(self.ranker.n_features) + 1
 
     def _apart(self, query: Query) -> Query:
         return Query(query.features[:, :-1], query.mask, query.ids, query.features[:, -1], query.limits)
 
     def score(self, query: Query) -> Array:
+        """Return the scores; [V]."""
         return self.ranker.score(self._apart(query))
 
     def rank(self, query: Query, key: Key, k: int = TOP) -> Ranking:
+        """Return the list to show."""
         return self.ranker.rank(self._apart(query), key, k)
 
     def learn(self, interaction: Interaction, key: Key) -> Self:
+        """Return the ranker that has learned from these clicks."""
         seen = Interaction(self._apart(interaction.shown), interaction.clicks, interaction.memo, interaction.rewards)
         return eqx.tree_at(lambda each: each.ranker, self, self.ranker.learn(seen, key))
 
     @property
     def is_bounded(self) -> bool:
+        """Whether it forgets."""
         return bool(self.ranker.is_bounded)
 
     learning_only = ("ranker.ranker.history",)
 
     def with_room(self, n_rounds: int, k: int) -> Self:
+        """Return the same with room for so many more rounds."""
         return eqx.tree_at(lambda each: each.ranker, self, self.ranker.with_room(n_rounds, k))
 
     def has_overflowed(self) -> Array:
+        """Return whether more was learned than there was room for."""
         return self.ranker.has_overflowed()
 
 
-def teacher_of(data: Dataset, seed: int) -> Any:
-    """Return LightGBM's LambdaMART, trained on the labels of half of these queries."""
+def teacher_of(data: Dataset, seed: int) -> tuple[Any, Dataset]:
+    """Return LightGBM's LambdaMART, trained on the labels of half of these queries, and that half."""
     import lightgbm
 
     half = data.take(np.random.default_rng(seed).permutation(data.n_queries)[: data.n_queries // 2])
@@ -118,14 +128,14 @@ def arms(
         elif arm == "labels":
             yield arm, learn_labels(new, half.features, half.labels, half.lengths, seed=seed), fold, quality
         else:
-            parts = {part: with_column(data, sign * scores[part]) for part, data in fold.splits.items()}
+            parts: Any = {part: with_column(data, sign * scores[part]) for part, data in fold.splits.items()}
             d = fold.n_features
             scale = Scale(np.zeros(d + 1), np.ones(d + 1))
             of_prior = Scale.of(sign * scores["train"][:, None])
             scale.location[-1], scale.spread[-1] = of_prior.location[0], of_prior.spread[0]
             inside = entry.make(d + 1, streams(seed)[4])
             behind: Standardised = standardised(inside, scale, fixed=[*[True] * d, False])
-            yield arm, PriorInLastColumn(behind), Fold(fold.name, fold.fold, fold.n_folds, **parts), quality
+            yield arm, PriorInLastColumn(behind), replace(fold, **parts), quality
 
 
 def ndcg(scores: np.ndarray, data: Dataset) -> float:
@@ -163,10 +173,23 @@ def followed(ranker: Ranker, fold: Fold, user: str, seed: int, rounds: tuple[int
     return found
 
 
+def table(runs: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the rows of a Markdown table: the mean of each arm less its teacher, and the worst fold."""
+    for arm in ARMS:
+        for user in USERS:
+            found = [each for each in runs if (each["arm"], each["user"]) == (arm, user)]
+            if found:
+                n = min(len(each["ndcg"]) for each in found)
+                less = np.array([np.array(each["ndcg"][:n]) - each["teacher"] for each in found])
+                cells = [f"{mean:+.3f} ({worst:+.3f})" for mean, worst in zip(less.mean(0), less.min(0), strict=True)]
+                yield f"| {arm} | {user} | {len(found)} | {' | '.join(cells)} |"
+
+
 def main() -> None:
-    """Run what is asked for; every run is a line of JSON."""
+    """Run what is asked for, or summarise what was run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--summarise", type=Path, nargs="*")
     parser.add_argument("--folds", default="1,2,3,4,5")
     parser.add_argument("--seeds", default="1,2")
     parser.add_argument("--users", default=",".join(USERS))
@@ -174,6 +197,9 @@ def main() -> None:
     parser.add_argument("--rounds", default=",".join(map(str, ROUNDS)))
     parser.add_argument("--options", default="{}")
     asked = parser.parse_args()
+    if asked.summarise:
+        print("\n".join(table([json.loads(line) for file in asked.summarise for line in file.open()])))
+        return
     rounds = tuple(map(int, asked.rounds.split(",")))
     for number in map(int, asked.folds.split(",")):
         fold = datasets.load(asked.data, number)

@@ -49,7 +49,7 @@ def test_labels_and_teachers_teach_the_order_and_a_reversed_teacher_its_reverse(
 
 
 def test_teaching_is_the_same_every_time_and_nothing_to_tell_changes_nothing() -> None:
-    new = pr.make("pdgd-linear", D)
+    new: Any = pr.make("pdgd-linear", D)
     x, y, group = documents()
     one, other = (np.asarray(learn_labels(new, x, y, group).theta.weight) for _ in range(2))
     assert np.array_equal(one, other)
@@ -81,7 +81,7 @@ def saved(kind: str, folder: Path) -> tuple[Path, np.ndarray]:
 
         model = lightgbm.LGBMRanker(n_estimators=20, min_child_samples=5, verbose=-1, n_jobs=1).fit(x, y, group=group)
         model.booster_.save_model(folder / "teacher.txt")
-        return folder / "teacher.txt", model.predict(x)
+        return folder / "teacher.txt", np.asarray(model.predict(x))
     if kind == "xgboost":
         import xgboost
 

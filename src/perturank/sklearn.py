@@ -44,7 +44,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc]
         settings: Mapping[str, Any] | None = None,
         scaling: str = "auto",
         metric: str = "nDCG@10",
-        random_state: int = 0,
+        random_state: Any = 0,
     ) -> None:
         self.ranker = ranker
         self.settings = settings

@@ -183,8 +183,9 @@ def _lists(worth: np.ndarray, lengths: np.ndarray, n_lists: int, places: int, rn
 @eqx.filter_jit
 def _learned(ranker: R, seen: Interaction, keys: Key, n: Array) -> R:
     """Return the ranker that has learned from the first n of these lists; a memo is made up where it is needed."""
-    if not isinstance(ranker, OffPolicy):
-        taught: R = batches.learned(ranker, seen, keys, n)  # type: ignore[assignment]
+    learner: Any = ranker
+    if not isinstance(learner, OffPolicy):
+        taught: R = batches.learned(learner, seen, keys, n)  # type: ignore[assignment]
         return taught
     arrays, fixed = eqx.partition(ranker, eqx.is_array)
 
@@ -193,4 +194,5 @@ def _learned(ranker: R, seen: Interaction, keys: Key, n: Array) -> R:
         each = Interaction(each.shown, each.clicks, learning.memo_of(each.shown), each.rewards)
         return eqx.filter(learning.learn(each, keys[i]), eqx.is_array)
 
-    return eqx.combine(batches.folded(one, TOGETHER, n, arrays), fixed)
+    learned: R = eqx.combine(batches.folded(one, TOGETHER, n, arrays), fixed)
+    return learned

@@ -110,8 +110,8 @@ def test_the_plain_form_gives_the_scores_of_perturank(name: str, is_scaled: bool
 @pytest.mark.parametrize("name", [*LINEAR, *NETWORKS])
 def test_solr_gives_the_scores_of_perturank(name: str, is_scaled: bool) -> None:
     features, prior, scores = expected(name, is_scaled)
-    named = {"prior": "bm25"} if is_scaled else {}
-    files = pr.export(ranker(name, is_scaled), "solr", name="shop", names=NAMES, **named).files
+    prior_name = "bm25" if is_scaled else None
+    files = pr.export(ranker(name, is_scaled), "solr", name="shop", names=NAMES, prior=prior_name).files
     values = engines.solr_features(files["features.json"], as_fields(features, prior))
     assert_close(engines.solr_scores(files["model.json"], values), scores)
 
@@ -121,8 +121,8 @@ def test_solr_gives_the_scores_of_perturank(name: str, is_scaled: bool) -> None:
 @pytest.mark.parametrize("engine", ["elasticsearch", "opensearch"])
 def test_ltr_plugins_give_the_scores_of_perturank(engine: str, name: str, is_scaled: bool) -> None:
     features, prior, scores = expected(name, is_scaled)
-    named = {"prior": "bm25"} if is_scaled else {}
-    files = pr.export(ranker(name, is_scaled), engine, name="shop", names=NAMES, **named).files
+    prior_name = "bm25" if is_scaled else None
+    files = pr.export(ranker(name, is_scaled), engine, name="shop", names=NAMES, prior=prior_name).files
     values = engines.ltr_features(files["featureset.json"]["featureset"]["features"], as_fields(features, prior))
     assert_close(engines.ltr_scores(files["model.json"]["model"]["model"], values), scores)
 

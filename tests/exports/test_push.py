@@ -80,14 +80,15 @@ def test_a_model_is_installed_in_solr_and_can_be_replaced(file: Path, rows: np.n
 
 
 def test_mistakes_end_in_one_line(file: Path) -> None:
-    for words, says in [
+    wrong: list[tuple[list[Any], str]] = [
         (["push", file], "0 engines are named"),
         (["push", file, "--solr", "http://127.0.0.1:1/solr/shop", "--prior", "bm25"], "does not answer"),
         (["push", file, "--solr", "http://127.0.0.1:1/solr/shop"], "learned with a prior"),
         (["export", file, "--to", "sorl"], "did you mean 'solr'"),
         (["export", file, "--to", "json", "--version", "3"], "a file holds one version"),
         (["export", "--to", "json", "--names", "a,b"], "--names is for files"),
-    ]:
+    ]
+    for words, says in wrong:
         said = run(*words)
         assert (said.exit_code, says in said.stderr) == (2, True), said.output
         assert len(said.stderr.splitlines()) == 1

@@ -98,7 +98,7 @@ def _expression(node: ast.expr, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the values of a Lucene expression; the operators and functions used here are written as in Python."""
     match node:
         case ast.Constant(value=float() | int() as value):
-            return np.float64(value)
+            return np.asarray(value, np.float64)
         case ast.Name(id=name):
             return values[name].astype(np.float64)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -115,4 +115,5 @@ def ltr_scores(model: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> np
     """Return Σ weight · feature of a model/linear; [n]."""
     assert model["type"] == "model/linear"
     weights = json.loads(model["definition"])
-    return np.sum([FLOAT(weight) * values[name] for name, weight in weights.items()], axis=0, dtype=FLOAT)
+    terms = np.stack([FLOAT(weight) * values[name] for name, weight in weights.items()])
+    return np.asarray(np.sum(terms, axis=0, dtype=FLOAT))

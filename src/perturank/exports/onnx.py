@@ -87,8 +87,8 @@ def _standardised(graph: _Graph, x: str, formula: Formula) -> str:
     given = graph.add("Where", is_missing, row("location"), x)
     z = graph.add("Div", graph.add("Sub", given, row("location")), row("spread"))
     if any(column.bends for column in formula.columns):
-        edge, beyond, one = (graph.constant(np.float32(v)) for v in (STRAIGHT, STRAIGHT - 1, 1.0))
-        near = graph.add("Clip", z, graph.constant(np.float32(-STRAIGHT)), edge)
+        edge, beyond, one = (graph.constant(np.array(v, np.float32)) for v in (STRAIGHT, STRAIGHT - 1, 1.0))
+        near = graph.add("Clip", z, graph.constant(np.array(-STRAIGHT, np.float32)), edge)
         far = [
             graph.add("Log", graph.add("Max", graph.add("Sub", side, beyond), one)) for side in (z, graph.add("Neg", z))
         ]

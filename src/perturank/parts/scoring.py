@@ -223,8 +223,12 @@ def ensemble_layers(scorers: Scorer, less: Scorer | None = None) -> Layers:
     """Return the mean of the N scorers as layers, less the mean of others."""
     n = jax.tree.leaves(eqx.filter(scorers, eqx.is_array))[0].shape[0]
     parts = [(scorers, 1 / n)] if less is None else [(scorers, 1 / n), (less, -1 / n)]
-    each = [(map_arrays(lambda array, i=i: array[i], many), share) for many, share in parts for i in range(n)]
+    each = [(_one_of(many, i), share) for many, share in parts for i in range(n)]
     return layers.total([scorer_layers(one) for one, _ in each], [share for _, share in each])
+
+
+def _one_of(scorers: Scorer, i: int) -> Scorer:
+    return map_arrays(lambda array: array[i], scorers)
 
 
 def by_blocks(score: Callable[[Array], Array], features: Array, n_rows: Array) -> Array:

@@ -122,11 +122,11 @@ class ModelEndpoints:
     async def export(self, request: Request) -> Response:
         """Answer with a version in the format of another system."""
         loaded = await find_model(self._service, request.path_params["model"])
-        asked = {name: request.query_params.get(name) or None for name in ("format", "name", "prior")}
-        if asked["format"] is None:
+        format, name, prior = (request.query_params.get(each) or None for each in ("format", "name", "prior"))
+        if format is None:
             raise Refused("no format is said", f"say one behind the question mark: {', '.join(formats())}")
         version = _number(request, "version", snapshots.NUMBERS)
-        made = await run(partial(self._service.export, loaded.name, **asked, version=version))
+        made = await run(partial(self._service.export, loaded.name, format, version=version, name=name, prior=prior))
         return Response(made.document, media_type=made.format.media_type)
 
     async def import_file(self, request: Request) -> Response:

@@ -73,7 +73,7 @@ def file_bytes(ranker: Ranker, model: str, version: int, *, history: bool = True
 
     It also says if its features were scaled within their lists, which happens before the ranker sees them.
     """
-    scaled = {"scaling": scaling} if scaling == "query" else {}
+    scaled: dict[str, Any] = {"scaling": scaling} if scaling == "query" else {}
     return state_bytes(ranker, model=model, learned_version=version, history=history, **scaled)
 
 
