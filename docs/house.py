@@ -134,20 +134,25 @@ SERVICE = Column((
     room("play, remote_simulation", "people and simulated users", "service", "play/", "remote_simulation"),
     Room("service", "ranks, logs, and learns in a process of its own", "ground", inner=ROOMS),
 ))  # fmt: skip
+MEASURES = "metrics", "measures", "orders", "significance", "theory"
 ALGORITHMS = Row((
     (8, room("rankers", "one file for each algorithm", "library")),
     (4, room("clicks", "simulated users", "library")),
     (7, room("datasets", "readers, cache, generators", "library")),
-    (6, room("metrics", "measures, tests, bounds", "library", "metrics", "orders", "significance", "theory")),
+    (6, room("metrics", "measures, tests, bounds", "library", *MEASURES)),
 ))  # fmt: skip
 VOCABULARY = "Query, Ranking, Interaction, Ranker and its protocols, settings"
 HOUSE = Column((
     room("cli", "the command line", "shared"),
     Row(((8, STUDY), (12, SERVICE), (4, room("client", "the API from Python, without JAX", "service")))),
-    room("storage, catalogue", "rankers as files; everything that has a name", "library", "storage", "catalogue"),
+    Row((
+        (5, room("exports", "rankers in formats of other systems", "library")),
+        (5, room("sklearn, teaching", "labels, teachers, an estimator", "library", "sklearn", "teachers", "teaching")),
+        (8, room("storage, catalogue", "files; everything that has a name", "library", "storage", "catalogue")),
+    )),
     ALGORITHMS,
     room("parts", "what rankers are made of: pure functions on arrays", "library"),
-    room("core", VOCABULARY, "library", "core", "publishing", "hyperparameters", "errors"),
+    room("core", VOCABULARY, "library", "core", "publishing", "hyperparameters", "layers", "errors"),
     Row((
         (3, room("wire", "requests, answers, specifications: what service and client share", "shared")),
         (2, room("machine, pages", "threads and caches; the built pages", "shared", "machine", "pages/")),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perturank.client import AsyncClient, Client
     from perturank.core import Interaction, Query, Ranker, Ranking
     from perturank.datasets import Dataset
+    from perturank.exports import export
     from perturank.parts.past_lists import PastList, learn_from, learn_from_lists
     from perturank.storage import load, save
 
@@ -27,6 +28,7 @@ __all__ = [
     "Ranker",
     "Ranking",
     "__version__",
+    "export",
     "learn_from",
     "learn_from_lists",
     "load",
@@ -47,6 +49,7 @@ _HOMES = {
     "PastList": "parts.past_lists",
     "learn_from": "parts.past_lists",
     "learn_from_lists": "parts.past_lists",
+    "export": "exports",
     "load": "storage",
     "save": "storage",
 }

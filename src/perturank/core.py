@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
+from perturank.layers import Layers
 
 Array = jax.Array
 Key = jax.Array
@@ -377,6 +378,14 @@ class Recomputes(Protocol):
 
     def recomputed(self) -> Self:
         """Return the same ranker with these arrays computed again."""
+
+
+@runtime_checkable
+class LayerWise(Protocol):
+    """A ranker, or a scorer, whose score of a document can be written as ReLU layers of its features."""
+
+    def layers(self) -> Layers:
+        """Return the best estimate's score, less the prior."""
 
 
 @runtime_checkable

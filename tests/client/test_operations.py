@@ -56,6 +56,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "pin": (1,),
     "roll_back": (1,),
     "put_file": (b"",),
+    "export": ("json",),
     "erase": ("s",),
 }
 Talk = Callable[[AsyncClient], Awaitable[None]]

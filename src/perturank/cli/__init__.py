@@ -13,7 +13,19 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import check, imports, inventory, learn, log, play, reproduce, serve, simulate
+from perturank.cli import (
+    check,
+    export,
+    imports,
+    inventory,
+    learn,
+    log,
+    play,
+    reproduce,
+    serve,
+    simulate,
+    warm_start,
+)
 from perturank.errors import BadInput
 
 # Packages that only some commands need: commands import what they need themselves, so that --help does not load JAX.
@@ -81,6 +93,9 @@ app.command("play")(play.play)
 app.command("learn")(learn.learn)
 app.command("replay")(learn.replay)
 app.add_typer(imports.import_commands, name="import")
+app.command("export")(export.export)
+app.command("push")(export.push)
+app.command("warm-start")(warm_start.warm_start)
 app.add_typer(log.log_commands, name="log")
 app.add_typer(serve.key_commands, name="keys")
 

@@ -120,7 +120,7 @@ def decoded(response: httpx.Response) -> Any:
             return msgspec.json.decode(response.content)
         case "application/msgpack":
             return msgspec.msgpack.decode(response.content)
-        case "application/vnd.safetensors":
+        case "application/vnd.safetensors" | "application/octet-stream":
             return response.content
         case "text/plain":
             return response.text

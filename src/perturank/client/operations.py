@@ -331,6 +331,24 @@ class Operations:
         return Call("PUT", of_model(model, "/file"), body=content, form="file", harmless=False)
 
     @Operation
+    def export(
+        self,
+        format: str,
+        *,
+        model: str = DEFAULT,
+        version: int | None = None,
+        name: str | None = None,
+        prior: str | None = None,
+    ) -> Call[Any]:
+        """Return a version in the format of another system: JSON values by the names of its files, or bytes (ONNX).
+
+        `name` is what the model is called there, `prior` the feature that holds the caller's own score.
+        """
+        asked = {"format": format, "version": version, "name": name, "prior": prior}
+        query = {key: str(value) for key, value in asked.items() if value is not None}
+        return Call("GET", of_model(model, "/export"), query=query)
+
+    @Operation
     def erase(self, source: str, *, model: str = DEFAULT) -> Call[Erasing]:
         """Let the impressions and clicks of a client, user or session be taken out of the log."""
         return Call("POST", of_model(model, "/erase"), body=Erase(source))

@@ -13,6 +13,7 @@ import optax
 from jax import lax
 
 from perturank.core import Array, Key
+from perturank.layers import Layers
 from perturank.parts import fitting, scoring
 from perturank.parts.history import History
 from perturank.parts.objective import Loss
@@ -72,6 +73,10 @@ class NetworkFit:
         if self.centred:
             return scoring.centred_scores(theta, theta_0, features)
         return scoring.ensemble_scores(theta, features)
+
+    def layers(self, theta: scoring.Scorer, theta_0: scoring.Scorer) -> Layers:
+        """Return the mean of these scores as layers."""
+        return scoring.ensemble_layers(theta, theta_0 if self.centred else None)
 
     def fitted(
         self,

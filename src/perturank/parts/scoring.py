@@ -14,10 +14,13 @@ from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from perturank.core import Array, Key, Query
+from perturank import layers
+from perturank.core import Array, Key, LayerWise, Query
 from perturank.errors import BadInput
+from perturank.layers import Layers
 
 Scorer = Any  # a RowScorer or a ListScorer, or an ensemble of them
 Start = Literal["zero", "centred"]
@@ -65,6 +68,10 @@ class Linear(eqx.Module):
         """Return the scores; [V, d] -> [V]."""
         return features @ self.weight
 
+    def layers(self) -> Layers:
+        """Return the same as layers."""
+        return layers.linear(np.asarray(self.weight))
+
 
 class Network(eqx.Module):
     """f(x; θ) = scale · W_L φ(W_{L-1} … φ(W_1 x)), without biases; optionally plus a linear path.
@@ -81,6 +88,12 @@ class Network(eqx.Module):
     def __call__(self, features: Array) -> Array:
         """Return the scores; [V, d] -> [V]."""
         return self.forward(features)[0]
+
+    def layers(self) -> Layers:
+        """Return the same as layers."""
+        path = None if self.shortcut is None else np.asarray(self.shortcut)
+        output = self.scale * np.asarray(self.output, np.float64)
+        return layers.network([np.asarray(weight) for weight in self.hidden], output, path)
 
     def forward(self, features: Array) -> tuple[Array, tuple[Array, ...]]:
         """Return the scores [V] and what `backward` needs: the activity of every hidden layer, [V, m_l]."""
@@ -196,6 +209,26 @@ def ensemble(make: Callable[[Key], Scorer], n: int, key: Key) -> Scorer:
 def ensemble_scores(scorers: Scorer, features: Array) -> Array:
     """Return every scorer's scores; [V, d] -> [V, N]."""
     return eqx.filter_vmap(lambda scorer: scorer(features), in_axes=eqx.if_array(0), out_axes=1)(scorers)
+
+
+def scorer_layers(scorer: Scorer) -> Layers:
+    """Return a scorer as layers; one that cannot be written so is refused."""
+    if not isinstance(scorer, LayerWise):
+        name, remedy = type(scorer).__name__, "give it a method layers(), or use a linear scorer or the network"
+        raise BadInput(f"the scorer {name} does not say how it is written as layers", remedy)
+    return scorer.layers()
+
+
+def ensemble_layers(scorers: Scorer, less: Scorer | None = None) -> Layers:
+    """Return the mean of the N scorers as layers, less the mean of others."""
+    n = jax.tree.leaves(eqx.filter(scorers, eqx.is_array))[0].shape[0]
+    parts = [(scorers, 1 / n)] if less is None else [(scorers, 1 / n), (less, -1 / n)]
+    each = [(_one_of(many, i), share) for many, share in parts for i in range(n)]
+    return layers.total([scorer_layers(one) for one, _ in each], [share for _, share in each])
+
+
+def _one_of(scorers: Scorer, i: int) -> Scorer:
+    return map_arrays(lambda array: array[i], scorers)
 
 
 def by_blocks(score: Callable[[Array], Array], features: Array, n_rows: Array) -> Array:

@@ -25,6 +25,7 @@ from perturank.core import (
     Interaction,
     KeepsLimits,
     Key,
+    LayerWise,
     LinearWidths,
     OffPolicy,
     Query,
@@ -34,6 +35,7 @@ from perturank.core import (
 )
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
+from perturank.layers import Layers, of_columns, plus_linear
 from perturank.parts.past_lists import LearnsFromLists
 
 TAIL = 0.05  # of the values on either side are left out: outliers decide neither location nor spread
@@ -267,6 +269,15 @@ class _OffPolicy(Standardised):
         return self.ranker.memo_of(self.standardise(shown))
 
 
+class _HasLayers(Standardised):
+    def layers(self) -> Layers:
+        """Return the score as layers of the standardised columns [d + 1]; the prior's strength is among them."""
+        place = np.zeros((self.ranker.n_features, self.n_features + 1))
+        place[list(self.columns), range(self.n_features + 1)] = 1
+        inside = of_columns(self.ranker.layers(), place, np.zeros(len(place)))
+        return plus_linear(inside, np.append(np.zeros(self.n_features), self.strength))
+
+
 class _HasWidths(Standardised):
     @property
     def feature_covariance(self) -> Array | None:
@@ -282,6 +293,7 @@ ABILITIES: tuple[tuple[Any, type[Standardised]], ...] = (
     (FitsBatches, _FitsBatches),
     (OffPolicy, _OffPolicy),
     (LinearWidths, _HasWidths),
+    (LayerWise, _HasLayers),
 )
 
 

@@ -15,6 +15,7 @@ from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, WIDTHS, Settings, hyper
+from perturank.layers import Layers
 from perturank.parts import draws, ordering, scoring
 from perturank.parts.past_lists import LearnsFromLists
 from perturank.publishing import Published
@@ -57,6 +58,10 @@ class Duelling(LearnsFromLists):
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
         return self.theta(query.features) + query.prior
+
+    def layers(self) -> Layers:
+        """Return the scorer as layers."""
+        return scoring.scorer_layers(self.theta)
 
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:

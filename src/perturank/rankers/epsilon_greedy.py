@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, PROBABILITY, WIDTHS, Settings, hyper
+from perturank.layers import Layers
 from perturank.parts import ordering, preferences, scoring
 from perturank.parts.past_lists import LearnsFromLists
 from perturank.publishing import Published
@@ -55,6 +56,10 @@ class EpsilonGreedy(LearnsFromLists):
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
         return self.theta(query.features) + query.prior
+
+    def layers(self) -> Layers:
+        """Return the scorer as layers."""
+        return scoring.scorer_layers(self.theta)
 
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:

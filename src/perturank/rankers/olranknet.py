@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, hyper
+from perturank.layers import Layers
 from perturank.parts import batches, certainty, ordering, scoring
 from perturank.parts.covariance import Covariance, Diagonal, Full
 from perturank.parts.history import History
@@ -76,6 +77,10 @@ class OlRankNet(HistoryRanker):
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
         return network_fit(self.settings).scores(self.theta, self.theta_0, query.features)[:, 0] + query.prior
+
+    def layers(self) -> Layers:
+        """Return the network as layers."""
+        return network_fit(self.settings).layers(self.theta, self.theta_0)
 
     def gradients(self, features: Array) -> Tangents:
         """Return g(x; θ)/√m."""

@@ -19,6 +19,7 @@ from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query
 from perturank.hyperparameters import AT_LEAST_ONE, EVEN, NOT_NEGATIVE, POSITIVE, WIDTHS, hyper
+from perturank.layers import Layers
 from perturank.parts import perturbed_layer, scoring
 from perturank.parts.ensemble import LOSS, P2Rank, P2Settings, omega
 from perturank.parts.fitting import Sample, differences
@@ -107,6 +108,10 @@ class P2HeadRank(P2Rank):
         """Return f(x), the mean score of the N heads; [V]."""
         f = scoring.by_blocks(lambda rows: self.fit.theta(rows)[:, None], query.features, query.n_rows)
         return f[:, 0] + query.prior
+
+    def layers(self) -> Layers:
+        """Return f(x) as layers."""
+        return self.fit.theta.layers()
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2HeadRank:

@@ -8,10 +8,13 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from perturank import layers
 from perturank.core import Array, Interaction, Key, Query
 from perturank.hyperparameters import AT_LEAST_ONE, POSITIVE, WIDTHS, hyper
+from perturank.layers import Layers
 from perturank.parts import batches, linear_fit, scoring
 from perturank.parts.ensemble import P2Rank, P2Settings, omega
 from perturank.parts.history import History
@@ -85,6 +88,10 @@ class P2LinRank(P2Rank):
     def scores(self, query: Query) -> Array:
         """Return every ranker's scores; [V, N]."""
         return query.features @ self.theta + query.prior[:, None]
+
+    def layers(self) -> Layers:
+        """Return the mean of the N rankers as one layer."""
+        return layers.linear(np.mean(np.asarray(self.theta, np.float64), axis=1))
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2LinRank:
@@ -173,6 +180,10 @@ class P2NeurRank(P2Rank):
             lambda rows: fit.scores(self.theta, self.theta_0, rows), query.features, query.n_rows
         )
         return scores + query.prior[:, None]
+
+    def layers(self) -> Layers:
+        """Return the mean of the N networks as one network, N times as wide."""
+        return network_fit(self.settings).layers(self.theta, self.theta_0)
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2NeurRank:

@@ -7,10 +7,13 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from perturank import layers
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, hyper
+from perturank.layers import Layers
 from perturank.parts import batches, certainty, linear_fit, ordering
 from perturank.parts.history import History
 from perturank.parts.history_ranker import HistoryRanker, MemorySettings
@@ -57,6 +60,10 @@ class PairRank(HistoryRanker):
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
         return (query.features @ self.theta)[:, 0] + query.prior
+
+    def layers(self) -> Layers:
+        """Return the scores as one layer."""
+        return layers.linear(np.asarray(self.theta)[:, 0])
 
     def certain(self, query: Query) -> Array:
         """Return C[i, j]: document i is certainly better than j (eq:cb); [V, V]."""

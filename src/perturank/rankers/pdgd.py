@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from perturank.core import Array, Interaction, Key, Query, Ranking
 from perturank.hyperparameters import NOT_NEGATIVE, POSITIVE, SHARE, WIDTHS, Settings, hyper
+from perturank.layers import Layers
 from perturank.parts import ordering, preferences, scoring
 from perturank.parts.past_lists import LearnsFromLists
 from perturank.publishing import Published
@@ -67,6 +68,10 @@ class PDGD(LearnsFromLists):
     def score(self, query: Query) -> Array:
         """Return the scores; [V]."""
         return scoring.list_scores(self.theta, query.features, query.mask) + query.prior
+
+    def layers(self) -> Layers:
+        """Return the scorer as layers."""
+        return scoring.scorer_layers(self.theta)
 
     @eqx.filter_jit
     def rank(self, query: Query, key: Key, k: int = 10) -> Ranking:

@@ -10,6 +10,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perturank.exports import formats
 from perturank.service.http.decoding import FILE, decode, query_number, read_body, respond
 from perturank.service.http.request import find_model
 from perturank.service.log import generations, snapshots
@@ -117,6 +118,16 @@ class ModelEndpoints:
         history = _flag(request, "history", default=True)
         content = await run(partial(self._service.file, loaded.name, history=history))
         return Response(content, media_type=FILE)
+
+    async def export(self, request: Request) -> Response:
+        """Answer with a version in the format of another system."""
+        loaded = await find_model(self._service, request.path_params["model"])
+        format, name, prior = (request.query_params.get(each) or None for each in ("format", "name", "prior"))
+        if format is None:
+            raise Refused("no format is said", f"say one behind the question mark: {', '.join(formats())}")
+        version = query_number(request, "version", snapshots.NUMBERS)
+        made = await run(partial(self._service.export, loaded.name, format, version=version, name=name, prior=prior))
+        return Response(made.document, media_type=made.format.media_type)
 
     async def import_file(self, request: Request) -> Response:
         """Let learning go on from a file that `perturank.save` wrote."""

@@ -9,12 +9,13 @@ import msgspec
 from perturank.__about__ import __version__
 from perturank.service.http.decoding import BINARY, FILE
 from perturank.service.http.request import MODEL, PROBLEM
-from perturank.service.http.routes import ROUTES, Events, Route
+from perturank.service.http.routes import ROUTES, Events, Exported, Route
 from perturank.wire.answers import Problem
 from perturank.wire.specification import SpecRecord
 
 ALWAYS = (403, 408)  # a page from elsewhere; a request that does not come
 BEHIND_KEYS = (401, 422, 429, 503)
+BYTES = {"type": "string", "format": "binary"}
 REQUEST_ID = {"x-request-id": {"description": "as in the log", "schema": {"type": "string"}}}
 
 
@@ -77,7 +78,9 @@ def _content(kind: Any, example: Any = None) -> dict[str, Any]:
     if kind is None:
         return {}
     if kind is bytes:
-        return {FILE: {"schema": {"type": "string", "format": "binary"}}}
+        return {FILE: {"schema": BYTES}}
+    if kind is Exported:
+        return {"application/json": {"schema": {"type": "object"}}, "application/octet-stream": {"schema": BYTES}}
     if kind is Events:
         return {"text/event-stream": {"schema": {"type": "string"}}}
     if kind is str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from perturank.exports import NAME, formats
 from perturank.service.http.auth import Scope
 from perturank.service.http.dashboard import PAGES
 from perturank.service.log import snapshots
@@ -37,6 +38,10 @@ class Route:
 
 def _within(numbers: range) -> dict[str, Any]:
     return {"type": "integer", "minimum": numbers[0], "maximum": numbers[-1]}
+
+
+class Exported:
+    """A model in the format of another system: JSON, or the bytes of a file."""
 
 
 class Events:
@@ -306,6 +311,24 @@ ROUTES = (
         answers.Accepted,
         202,
         (404, 413, 422, 507),
+    ),
+    Route(
+        "GET",
+        f"{ONE}/export",
+        "models.export",
+        "A version for Elasticsearch, OpenSearch, Solr, ONNX, or as plain JSON",
+        "admin",
+        None,
+        Exported,
+        200,
+        (404, 422),
+        query=(
+            ("format", {"enum": list(formats())}),
+            ("version", _within(snapshots.NUMBERS)),
+            ("name", {"type": "string", "pattern": f"^{NAME.pattern}$"}),
+            ("prior", {"type": "string", "maxLength": 200}),
+        ),
+        note="The served version, unless another is named. What the format cannot express is refused with the reason.",
     ),
     Route(
         "POST",

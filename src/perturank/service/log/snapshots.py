@@ -14,6 +14,7 @@ from perturank.core import Ranker, Remembers
 from perturank.service.log import Log
 from perturank.service.log.records import Snapshot
 from perturank.service.log.spec import Spec
+from perturank.wire.specification import Scaling
 
 KEPT = 20  # newest versions, all of which stay stored
 SHARE = 8  # two older neighbours are one eighth of their age apart, counted in versions
@@ -72,9 +73,13 @@ def state_bytes(ranker: Ranker, beside: Mapping[str, np.ndarray] | None = None, 
     return storage.packed(storage.arrays_of(ranker) | dict(beside or {}), storage.header_of(ranker) | header)
 
 
-def file_bytes(ranker: Ranker, model: str, version: int, *, history: bool = True) -> bytes:
-    """Return a version as a file that `perturank.load` reads; it says whether its history is in it."""
-    return state_bytes(ranker, model=model, learned_version=version, history=history)
+def file_bytes(ranker: Ranker, model: str, version: int, *, history: bool = True, scaling: Scaling = "auto") -> bytes:
+    """Return a version as a file that `perturank.load` reads; it says whether its history is in it.
+
+    It also says if its features were scaled within their lists, which happens before the ranker sees them.
+    """
+    scaled: dict[str, Any] = {"scaling": scaling} if scaling == "query" else {}
+    return state_bytes(ranker, model=model, learned_version=version, history=history, **scaled)
 
 
 def ranker_of(content: bytes, name: str, spec: Spec | None = None) -> tuple[Ranker, dict[str, Any]]:

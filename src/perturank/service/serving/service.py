@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from perturank.core import KeepsLimits
+from perturank.exports import Export
 from perturank.service.log import Log, Transaction, changes, counters, snapshots, ubi
 from perturank.service.log.feedback import Status, close_windows, record_feedback, settle
 from perturank.service.log.group_commit import Committer
@@ -37,6 +38,7 @@ from perturank.service.log.records import (
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.serving import sampling
+from perturank.service.serving.export import export_version, stored_version
 from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
 from perturank.service.serving.sampling import SampledList
 from perturank.service.settings import ServeSettings
@@ -334,7 +336,18 @@ class Service:
         loaded = self.models.get(model)
         if history and loaded.version and snapshots.has_history(loaded.ranker):
             return self._files.make(model, loaded.version)
-        return snapshots.file_bytes(loaded.ranker, model, loaded.version, history=history)
+        scaling = loaded.spec.scaling
+        return snapshots.file_bytes(loaded.ranker, model, loaded.version, history=history, scaling=scaling)
+
+    def export(
+        self, model: str, format: str, *, version: int | None = None, name: str | None = None, prior: str | None = None
+    ) -> Export:
+        """Return the served version, or another that is stored, in the format of another system."""
+        loaded = self.models.get(model)
+        spec, ranker = loaded.spec, loaded.ranker
+        if version is not None and version != loaded.version:
+            spec, ranker = stored_version(self.log, model, version)
+        return export_version(spec, ranker, format, name=name or model, prior=prior)
 
     def close(self) -> None:
         """Finish submitted writes and stop reading, so that the log can be closed."""
