@@ -159,6 +159,23 @@ def test_clicks_make_orders_certain() -> None:
     assert shares[0] > shares[1] > shares[2]
 
 
+def test_with_a_bias_a_network_can_prefer_values_in_the_middle() -> None:
+    """Without one, f(c·x) = c·f(x): what is best at some x is better still at 2x."""
+    middle = Query.of(np.linspace(-2, 2, 9)[:, None])
+    near = np.argsort(np.abs(np.linspace(-2, 2, 9) - 1.0), kind="stable").tolist()  # best first: 1.0
+    shares = {}
+    for bias in (False, True):
+        given = GIVEN | {"l2": 0.01, "l2_output": 0.01, "l2_hidden": 0.01, "bias": bias, "noise_std": 0.0}
+        settings = small.settings("p2headrank", **given, widths=(16,))
+        ranker: Any = catalogue.published("p2headrank").make(1, jax.random.key(0), settings)
+        for t in range(60):
+            order = near[t % 6 : t % 6 + 4]
+            ranker = ranker.learn(small.interaction(middle, order, [0]), jax.random.key(t))
+        f = np.asarray(ranker.score(middle))[:9]
+        shares[bias] = f.argmax() == near[0]
+    assert shares == {False: False, True: True}
+
+
 # When it changes
 
 

@@ -51,6 +51,7 @@ class P2HeadSettings(P2Settings):
     )
     widths: tuple[int, ...] = hyper((100,), "widths of the hidden layers", "m, L", WIDTHS)
     shortcut: bool = hyper(True, "let the last layer see the features too, beside the last hidden layer")
+    bias: bool = hyper(False, "let hidden units have thresholds: the network sees a constant 1 before the features")
     learning_rate: float = hyper(1e-3, "step size of Adam on the hidden layers", "η", POSITIVE)
     n_steps: int = hyper(1, "steps a round", "J", AT_LEAST_ONE)
     budget: int = hyper(256, "pairs a step: the newest and a sample of the rest", "", AT_LEAST_ONE)
@@ -78,8 +79,9 @@ class P2HeadRank(P2Rank):
     @classmethod
     def start(cls, settings: P2HeadSettings, n_features: int, key: Key) -> P2HeadRank:
         """Return a network whose scores are all 0, without noise: a prior alone decides the first lists."""
-        theta = scoring.network(n_features, settings.widths, key, shortcut=settings.shortcut)
-        n = settings.widths[-1] + (n_features if settings.shortcut else 0)
+        n_inputs = n_features + settings.bias
+        theta = scoring.network(n_inputs, settings.widths, key, shortcut=settings.shortcut)
+        n = settings.widths[-1] + (n_inputs if settings.shortcut else 0)
         zeros, adam = jnp.zeros((n, n)), _adam(settings).init(theta.hidden)
         fit = Fit(theta, adam, zeros, zeros + 0, jnp.eye(n), jnp.zeros((), jnp.int32))
         history = History.empty(n_features, memory=settings.memory)
@@ -96,8 +98,9 @@ class P2HeadRank(P2Rank):
         """Return every head's scores; [V, N]."""
 
         def score(rows: Array) -> Array:
-            f, kept = self.fit.theta.forward(rows)
-            spread = _last_inputs(self.fit.theta, kept, rows) @ self.delta
+            x = _inputs(self.settings, rows)
+            f, kept = self.fit.theta.forward(x)
+            spread = _last_inputs(self.fit.theta, kept, x) @ self.delta
             return jnp.concatenate([f[:, None] + spread, f[:, None] - spread], axis=1)
 
         return scoring.by_blocks(score, query.features, query.n_rows) + query.prior[:, None]
@@ -105,8 +108,11 @@ class P2HeadRank(P2Rank):
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
         """Return f(x), the mean score of the N heads; [V]."""
-        f = scoring.by_blocks(lambda rows: self.fit.theta(rows)[:, None], query.features, query.n_rows)
-        return f[:, 0] + query.prior
+
+        def score(rows: Array) -> Array:
+            return self.fit.theta(_inputs(self.settings, rows))[:, None]
+
+        return scoring.by_blocks(score, query.features, query.n_rows)[:, 0] + query.prior
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2HeadRank:
@@ -149,7 +155,7 @@ class P2HeadRank(P2Rank):
     def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array) -> Fit:
         """Return the fit after a step: Adam's on the hidden layers, a Newton step in the last one."""
         s, ends = self.settings, sample.ends(history)
-        x, weight = history.documents[ends], history.weight[sample.slots]
+        x, weight = _inputs(s, history.documents[ends]), history.weight[sample.slots]
         scores, kept = fit.theta.forward(x)
         f = differences(scores + history.priors[ends])
         r = sample.scale * slope(f, weight, history.preferred[sample.slots], s.loss)
@@ -185,9 +191,14 @@ def _n_renewals(fit: Fit) -> Array:
     return -(-fit.n_steps // RENEWED_EVERY)
 
 
-def _last_inputs(theta: scoring.Network, kept: tuple[Array, ...], features: Array) -> Array:
-    """Return z(x), what the last layer sees: the last hidden layer and, by the shortcut, the features; [V, D]."""
-    return kept[-1] if theta.shortcut is None else jnp.concatenate([kept[-1], features], axis=1)
+def _inputs(s: P2HeadSettings, features: Array) -> Array:
+    """Return what the first layer sees: with a bias, 1 before the features; features that are added later come last."""
+    return jnp.pad(features, ((0, 0), (1, 0)), constant_values=1.0) if s.bias else features
+
+
+def _last_inputs(theta: scoring.Network, kept: tuple[Array, ...], inputs: Array) -> Array:
+    """Return z(x), what the last layer sees: the last hidden layer and, by the shortcut, the inputs; [V, D]."""
+    return kept[-1] if theta.shortcut is None else jnp.concatenate([kept[-1], inputs], axis=1)
 
 
 def _last_layer(theta: scoring.Network) -> Array:
@@ -203,7 +214,7 @@ def _with_last_layer(theta: scoring.Network, hidden: tuple[Array, ...], v: Array
 def _pulls(s: P2HeadSettings, n_features: int) -> Array:
     """Return Λ, the strength of the pull on each weight of the last layer; [D]."""
     of_network = jnp.full(s.widths[-1], s.l2_output)
-    return jnp.concatenate([of_network, jnp.full(n_features, s.l2)]) if s.shortcut else of_network
+    return jnp.concatenate([of_network, jnp.full(n_features + s.bias, s.l2)]) if s.shortcut else of_network
 
 
 def _repeated(s: P2HeadSettings, history: History, total: Array) -> Array:

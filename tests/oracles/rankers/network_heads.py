@@ -17,9 +17,13 @@ RENEWAL, RENEWED_EVERY = 1 / 8, 4  # of the means over pairs, by a step's sample
 
 
 class LastLayer:
-    """f(x) = z(x)·v, z(x) being the last hidden layer of a network and, with a shortcut, the features."""
+    """f(x) = z(x)·v, z(x) being the last hidden layer of a network and, with a shortcut, its inputs.
+
+    The inputs are the features, after a constant 1 if the network has a bias.
+    """
 
     def __init__(self, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> None:
+        n_features += settings["bias"]
         self.f, self.settings = Network.drawn(n_features, settings["widths"], rng), settings
         self.start, self.m = self.f.theta.copy(), settings["widths"][-1]
         self.adam = Adam(len(self.start) - self.m, settings["learning_rate"])
@@ -29,8 +33,12 @@ class LastLayer:
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
         """Return z(x); [V, d] -> [V, D]."""
+        x = self.seen(x)
         hidden = self.f.last_hidden(self.f.theta, x)
         return np.hstack([hidden, x]) if self.settings["shortcut"] else hidden
+
+    def seen(self, x: np.ndarray) -> np.ndarray:
+        return np.insert(x, 0, 1.0, axis=1) if self.settings["bias"] else x
 
     def scores(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(self.inputs(x) @ self.v)
@@ -48,7 +56,7 @@ class LastLayer:
         z = self.inputs(winners) - self.inputs(losers)
         r = slope(z @ self.v, weight, 0.0, self.settings["loss"])
         hidden, start = self.f.theta[: -self.m], self.start[: -self.m]
-        gradient = (self.f.gradient(winners, r) - self.f.gradient(losers, r))[: -self.m]
+        gradient = (self.f.gradient(self.seen(winners), r) - self.f.gradient(self.seen(losers), r))[: -self.m]
         hidden = hidden + self.adam.step(gradient + repeated * self.settings["l2_hidden"] * (hidden - start))
         self.v = self.v - trust * np.linalg.solve(bound, z.T @ r + repeated * self.pulls * self.v)
         self.f.theta = np.concatenate([hidden, self.v[: self.m]])
