@@ -26,12 +26,14 @@ from perturank.parts.history import History
 from perturank.parts.network_fit import over_rounds
 from perturank.parts.objective import Loss, slope
 from perturank.parts.preferences import Pairs
+from perturank.parts.table import home_cells
 from perturank.publishing import Published
 
 # Where not all pairs fit a step's sample, every fourth step renews an eighth of the means over pairs, and the heads:
 # products of z take longer than all the rest.
 RENEWAL = 1 / 8
 RENEWED_EVERY = 4
+N_RESIDUALS = 2**14  # documents are hashed to as many numbers; two that share one disturb each other little
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class P2HeadSettings(P2Settings):
     l2: float = hyper(30.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
     l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
     l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
+    l2_document: float | None = hyper(
+        None, "the same on what is known of one document beyond its features (none: nothing is)", "", POSITIVE
+    )
     new_weight: float = hyper(
         0.25, "mean weight of a pair beyond which every λ grows in proportion to it", "", POSITIVE
     )
@@ -66,6 +71,7 @@ class Fit(eqx.Module):
     bend: Array  # the mean of σ'(f) z zᵀ
     bound: Array  # the Cholesky factor of ¼ Σ w z zᵀ + Λ, which bounds the curvature of both losses
     n_steps: Array
+    residual: Array | None = None  # r, what is known of documents beyond their features, by a hash of their ids; [R]
 
 
 class P2HeadRank(P2Rank):
@@ -83,7 +89,8 @@ class P2HeadRank(P2Rank):
         theta = scoring.network(n_inputs, settings.widths, key, shortcut=settings.shortcut)
         n = settings.widths[-1] + (n_inputs if settings.shortcut else 0)
         zeros, adam = jnp.zeros((n, n)), _adam(settings).init(theta.hidden)
-        fit = Fit(theta, adam, zeros, zeros + 0, jnp.eye(n), jnp.zeros((), jnp.int32))
+        residual = None if settings.l2_document is None else jnp.zeros(N_RESIDUALS)
+        fit = Fit(theta, adam, zeros, zeros + 0, jnp.eye(n), jnp.zeros((), jnp.int32), residual)
         history = History.empty(n_features, memory=settings.memory)
         return cls(
             settings, history, fit, jax.tree.map(jnp.copy, theta.hidden), jnp.zeros((n, settings.n_rankers // 2))
@@ -103,16 +110,18 @@ class P2HeadRank(P2Rank):
             spread = _last_inputs(self.fit.theta, kept, x) @ self.delta
             return jnp.concatenate([f[:, None] + spread, f[:, None] - spread], axis=1)
 
-        return scoring.by_blocks(score, query.features, query.n_rows) + query.prior[:, None]
+        beside = query.prior + _residuals(self.fit, query.ids)
+        return scoring.by_blocks(score, query.features, query.n_rows) + beside[:, None]
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
-        """Return f(x), the mean score of the N heads; [V]."""
+        """Return the mean score of the N heads: f(x), the prior, and what is known of the document beyond; [V]."""
 
         def score(rows: Array) -> Array:
             return self.fit.theta(_inputs(self.settings, rows))[:, None]
 
-        return scoring.by_blocks(score, query.features, query.n_rows)[:, 0] + query.prior
+        f = scoring.by_blocks(score, query.features, query.n_rows)[:, 0]
+        return f + query.prior + _residuals(self.fit, query.ids)
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2HeadRank:
@@ -126,10 +135,11 @@ class P2HeadRank(P2Rank):
         of_samples, of_heads = jax.random.split(jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2])
         total = history.total_weight
         is_new = jnp.any(newest < history.weight.shape[0], axis=1)
+        weights = None if self.fit.residual is None else _residual_weights(history)
 
         def step(i: Array, newest: Array, fit: Fit) -> Fit:
             sample = Sample.drawn(history, newest, s.budget, jax.random.fold_in(of_samples, i))
-            return self._stepped(fit, history, sample, total)
+            return self._stepped(fit, history, sample, total, weights)
 
         fit = over_rounds(step, s.n_steps, newest, is_new, self.fit)
         noise_std = s.noise_std * perturbed_layer.early(s.early_noise, s.early_weight, total)
@@ -152,12 +162,13 @@ class P2HeadRank(P2Rank):
         bound = perturbed_layer.factor(0.25 * total * self.fit.gram, pulls)
         return eqx.tree_at(lambda each: each.fit.bound, self, bound)
 
-    def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array) -> Fit:
-        """Return the fit after a step: Adam's on the hidden layers, a Newton step in the last one."""
+    def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array, weights: Array | None) -> Fit:
+        """Return the fit after a step: Adam's on the hidden layers, Newton steps in the last one and the residuals."""
         s, ends = self.settings, sample.ends(history)
         x, weight = _inputs(s, history.documents[ends]), history.weight[sample.slots]
         scores, kept = fit.theta.forward(x)
-        f = differences(scores + history.priors[ends])
+        ids = history.document_table.keys[ends]
+        f = differences(scores + history.priors[ends] + _residuals(fit, ids))
         r = sample.scale * slope(f, weight, history.preferred[sample.slots], s.loss)
         gradient = fit.theta.backward(x, kept, jnp.concatenate([r, -r]))
 
@@ -183,7 +194,25 @@ class P2HeadRank(P2Rank):
         # A Newton step in the norm of the bound, as far as the sample can be trusted.
         trust = jnp.where(sample.is_whole, 1.0, jnp.minimum(s.budget / jnp.maximum(history.n_pairs, 1), 1.0))
         v = v - trust * jsl.cho_solve((bound, True), _last_layer(gradient) + pulls * v)
-        return Fit(_with_last_layer(fit.theta, hidden, v), optimiser, gram, bend, bound, fit.n_steps + 1)
+        theta, residual = _with_last_layer(fit.theta, hidden, v), fit.residual
+        if residual is not None and s.l2_document is not None and weights is not None:
+            l2 = repeated * s.l2_document
+            pulled = (l2 * residual).at[home_cells(ids, N_RESIDUALS)].add(jnp.concatenate([r, -r]))
+            # Twice the bound of its own curvature, w/2: the last layer takes its step at the same time.
+            residual = residual - trust * pulled / (weights + l2)
+        return Fit(theta, optimiser, gram, bend, bound, fit.n_steps + 1, residual)
+
+
+def _residuals(fit: Fit, ids: Array) -> Array:
+    """Return r of each document; [V, 2] -> [V]."""
+    return jnp.zeros(ids.shape[0]) if fit.residual is None else fit.residual[home_cells(ids, N_RESIDUALS)]
+
+
+def _residual_weights(history: History) -> Array:
+    """Return the weight of all pairs in which each residual occurs; [R]."""
+    cells = home_cells(history.document_table.keys, N_RESIDUALS)
+    weights = jnp.zeros(N_RESIDUALS).at[cells[history.first]].add(history.weight)
+    return weights.at[cells[history.second]].add(history.weight)
 
 
 def _n_renewals(fit: Fit) -> Array:
