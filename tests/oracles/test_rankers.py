@@ -135,6 +135,7 @@ def test_the_steps_of_a_network_are_those_of_the_compiled_ranker(name: str) -> N
         {"new_weight": 0.05},
         {"bias": True, "learning_rate": 0.005},  # Adam makes much of gradients that cancel but for rounding
         {"bias": True, "shortcut": False, "widths": (8, 8)},
+        {"l2_document": 0.5},
     ],
     ids=str,
 )

@@ -176,6 +176,21 @@ def test_with_a_bias_a_network_can_prefer_values_in_the_middle() -> None:
     assert shares == {False: False, True: True}
 
 
+def test_what_is_known_of_a_document_beyond_its_features_stays_with_it() -> None:
+    """Two documents of equal features under two names: clicks tell them apart, and others of these features stay."""
+    rows = np.repeat(small.rows(1), 4, axis=0)
+    named = Query.of(rows, ids=[10, 11, 12, 13])
+    ranker: Any = small.ranker("p2headrank", **GIVEN | {"l2_document": 0.5, "noise_std": 0.0})
+    for t in range(10):
+        ranker = ranker.learn(small.interaction(named, [0, 1], [1]), jax.random.key(t))
+    f = np.asarray(ranker.score(named))
+    assert f[1] > f[2] == f[3] > f[0]
+    np.testing.assert_array_equal(ranker.score(Query.of(rows, ids=[20, 21, 22, 23]))[:4], f[2])
+    without: Any = small.ranker("p2headrank", **GIVEN | {"noise_std": 0.0})
+    without = without.learn(small.interaction(named, [0, 1], [1]), jax.random.key(0))
+    assert len(set(np.asarray(without.score(named))[:4].tolist())) == 1
+
+
 # When it changes
 
 
