@@ -29,7 +29,11 @@ PROBABILITY = Limit(lambda v: 0 <= v <= 1, "must be between 0 and 1")
 SHARE = Limit(lambda v: 0 < v <= 1, "must be above 0 and at most 1")
 AT_LEAST_ONE = Limit(lambda v: v >= 1, "must be 1 or more")
 EVEN = Limit(lambda v: v >= 2 and v % 2 == 0, "must be an even number, 2 or more")
-NEWER = {"scorer": "network"}  # fields that stored runs lack, and what they stand for there
+NEWER = {
+    "scorer": "network",
+    "bias": False,
+    "l2_document": None,
+}  # fields that stored runs lack, and what they stand for there
 WIDTHS = Limit(lambda v: len(v) >= 1 and all(w >= 1 for w in v), "must be one or more widths of 1 or more")
 
 

@@ -159,6 +159,38 @@ def test_clicks_make_orders_certain() -> None:
     assert shares[0] > shares[1] > shares[2]
 
 
+def test_with_a_bias_a_network_can_prefer_values_in_the_middle() -> None:
+    """Without one, f(c·x) = c·f(x): what is best at some x is better still at 2x."""
+    middle = Query.of(np.linspace(-2, 2, 9)[:, None])
+    near = np.argsort(np.abs(np.linspace(-2, 2, 9) - 1.0), kind="stable").tolist()  # best first: 1.0
+    shares = {}
+    for bias in (False, True):
+        given = GIVEN | {"l2": 0.01, "l2_output": 0.01, "l2_hidden": 0.01, "bias": bias, "noise_std": 0.0}
+        settings = small.settings("p2headrank", **given, widths=(16,))
+        ranker: Any = catalogue.published("p2headrank").make(1, jax.random.key(0), settings)
+        for t in range(60):
+            order = near[t % 6 : t % 6 + 4]
+            ranker = ranker.learn(small.interaction(middle, order, [0]), jax.random.key(t))
+        f = np.asarray(ranker.score(middle))[:9]
+        shares[bias] = f.argmax() == near[0]
+    assert shares == {False: False, True: True}
+
+
+def test_what_is_known_of_a_document_beyond_its_features_stays_with_it() -> None:
+    """Two documents of equal features under two names: clicks tell them apart, and others of these features stay."""
+    rows = np.repeat(small.rows(1), 4, axis=0)
+    named = Query.of(rows, ids=[10, 11, 12, 13])
+    ranker: Any = small.ranker("p2headrank", **GIVEN | {"l2_document": 0.5, "noise_std": 0.0})
+    for t in range(10):
+        ranker = ranker.learn(small.interaction(named, [0, 1], [1]), jax.random.key(t))
+    f = np.asarray(ranker.score(named))
+    assert f[1] > f[2] == f[3] > f[0]
+    np.testing.assert_array_equal(ranker.score(Query.of(rows, ids=[20, 21, 22, 23]))[:4], f[2])
+    without: Any = small.ranker("p2headrank", **GIVEN | {"noise_std": 0.0})
+    without = without.learn(small.interaction(named, [0, 1], [1]), jax.random.key(0))
+    assert len(set(np.asarray(without.score(named))[:4].tolist())) == 1
+
+
 # When it changes
 
 

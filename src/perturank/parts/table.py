@@ -53,7 +53,7 @@ class Table(eqx.Module):
         keys = np.zeros((capacity, 2), np.uint32)
         keys[:n] = np.asarray(self.keys)[:n]
         cells = np.full(_n_cells(capacity), EMPTY, np.int32)
-        for slot, cell in enumerate(_home(keys[:n], cells.size)):
+        for slot, cell in enumerate(home_cells(keys[:n], cells.size)):
             while cells[cell] != EMPTY:
                 cell = (cell + 1) % cells.size
             cells[cell] = slot
@@ -72,7 +72,7 @@ class Table(eqx.Module):
         if np.unique(keys[:n, 0] | keys[:n, 1].astype(np.uint64) << np.uint64(32)).size < n:
             return Fault(".keys", "holds a key twice")
         # A key is looked for from its home on, up to the first empty cell.
-        home = _home(keys[:n], cells.size)[cells[used]]
+        home = home_cells(keys[:n], cells.size)[cells[used]]
         n_empty = np.append(0, np.cumsum(cells == EMPTY))
         passed = n_empty[used] - n_empty[home] + np.where(used < home, n_empty[-1], 0)
         return Fault(".cells", "holds keys where they are never found") if passed.any() else None
@@ -103,7 +103,7 @@ class Table(eqx.Module):
         def unfinished(state: tuple[Array, Array, Array, Array]) -> Array:
             return ~jnp.all(state[2]) & (state[3] < n_cells)
 
-        start = self.cells, _home(keys, n_cells), ~wanted, jnp.zeros((), jnp.int32)
+        start = self.cells, home_cells(keys, n_cells), ~wanted, jnp.zeros((), jnp.int32)
         cells, cell, done, _ = lax.while_loop(unfinished, probe, start)
         wanted &= done
         found = cells[cell]
@@ -120,8 +120,8 @@ def _n_cells(capacity: int) -> int:
     return 4 << (capacity - 1).bit_length()
 
 
-def _home(keys: Any, n_cells: int) -> Any:
-    """Return the first cell that each key tries; for arrays of JAX and of NumPy alike."""
+def home_cells(keys: Any, n_cells: int) -> Any:
+    """Return the cell that each key [q, 2] is hashed to, for arrays of JAX and of NumPy alike; [q]."""
     mixed = keys[:, 0] * np.uint32(0x9E3779B1) ^ (keys[:, 1] * np.uint32(0x85EBCA77) + np.uint32(0xC2B2AE3D))
     mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
     return ((mixed ^ (mixed >> np.uint32(13))) % np.uint32(n_cells)).astype(np.int32)

@@ -27,12 +27,14 @@ from perturank.parts.history import History
 from perturank.parts.network_fit import over_rounds
 from perturank.parts.objective import Loss, slope
 from perturank.parts.preferences import Pairs
+from perturank.parts.table import home_cells
 from perturank.publishing import Published
 
 # Where not all pairs fit a step's sample, every fourth step renews an eighth of the means over pairs, and the heads:
 # products of z take longer than all the rest.
 RENEWAL = 1 / 8
 RENEWED_EVERY = 4
+N_RESIDUALS = 2**14  # documents are hashed to as many numbers; two that share one disturb each other little
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,15 @@ class P2HeadSettings(P2Settings):
     l2: float = hyper(30.0, "strength of the pull towards 0 on the weights of the features", "λ", POSITIVE)
     l2_output: float = hyper(100.0, "the same on the weights of the last hidden layer", "", POSITIVE)
     l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
+    l2_document: float | None = hyper(
+        None, "the same on what is known of one document beyond its features (none: nothing is)", "", POSITIVE
+    )
     new_weight: float = hyper(
         0.25, "mean weight of a pair beyond which every λ grows in proportion to it", "", POSITIVE
     )
     widths: tuple[int, ...] = hyper((100,), "widths of the hidden layers", "m, L", WIDTHS)
     shortcut: bool = hyper(True, "let the last layer see the features too, beside the last hidden layer")
+    bias: bool = hyper(False, "let hidden units have thresholds: the network sees a constant 1 before the features")
     learning_rate: float = hyper(1e-3, "step size of Adam on the hidden layers", "η", POSITIVE)
     n_steps: int = hyper(1, "steps a round", "J", AT_LEAST_ONE)
     budget: int = hyper(256, "pairs a step: the newest and a sample of the rest", "", AT_LEAST_ONE)
@@ -66,6 +72,7 @@ class Fit(eqx.Module):
     bend: Array  # the mean of σ'(f) z zᵀ
     bound: Array  # the Cholesky factor of ¼ Σ w z zᵀ + Λ, which bounds the curvature of both losses
     n_steps: Array
+    residual: Array | None = None  # r, what is known of documents beyond their features, by a hash of their ids; [R]
 
 
 class P2HeadRank(P2Rank):
@@ -79,10 +86,12 @@ class P2HeadRank(P2Rank):
     @classmethod
     def start(cls, settings: P2HeadSettings, n_features: int, key: Key) -> P2HeadRank:
         """Return a network whose scores are all 0, without noise: a prior alone decides the first lists."""
-        theta = scoring.network(n_features, settings.widths, key, shortcut=settings.shortcut)
-        n = settings.widths[-1] + (n_features if settings.shortcut else 0)
+        n_inputs = n_features + settings.bias
+        theta = scoring.network(n_inputs, settings.widths, key, shortcut=settings.shortcut)
+        n = settings.widths[-1] + (n_inputs if settings.shortcut else 0)
         zeros, adam = jnp.zeros((n, n)), _adam(settings).init(theta.hidden)
-        fit = Fit(theta, adam, zeros, zeros + 0, jnp.eye(n), jnp.zeros((), jnp.int32))
+        residual = None if settings.l2_document is None else jnp.zeros(N_RESIDUALS)
+        fit = Fit(theta, adam, zeros, zeros + 0, jnp.eye(n), jnp.zeros((), jnp.int32), residual)
         history = History.empty(n_features, memory=settings.memory)
         return cls(
             settings, history, fit, jax.tree.map(jnp.copy, theta.hidden), jnp.zeros((n, settings.n_rankers // 2))
@@ -97,17 +106,23 @@ class P2HeadRank(P2Rank):
         """Return every head's scores; [V, N]."""
 
         def score(rows: Array) -> Array:
-            f, kept = self.fit.theta.forward(rows)
-            spread = _last_inputs(self.fit.theta, kept, rows) @ self.delta
+            x = _inputs(self.settings, rows)
+            f, kept = self.fit.theta.forward(x)
+            spread = _last_inputs(self.fit.theta, kept, x) @ self.delta
             return jnp.concatenate([f[:, None] + spread, f[:, None] - spread], axis=1)
 
-        return scoring.by_blocks(score, query.features, query.n_rows) + query.prior[:, None]
+        beside = query.prior + _residuals(self.fit, query.ids)
+        return scoring.by_blocks(score, query.features, query.n_rows) + beside[:, None]
 
     @eqx.filter_jit
     def score(self, query: Query) -> Array:
-        """Return f(x), the mean score of the N heads; [V]."""
-        f = scoring.by_blocks(lambda rows: self.fit.theta(rows)[:, None], query.features, query.n_rows)
-        return f[:, 0] + query.prior
+        """Return the mean score of the N heads: f(x), the prior, and what is known of the document beyond; [V]."""
+
+        def score(rows: Array) -> Array:
+            return self.fit.theta(_inputs(self.settings, rows))[:, None]
+
+        f = scoring.by_blocks(score, query.features, query.n_rows)[:, 0]
+        return f + query.prior + _residuals(self.fit, query.ids)
 
     def layers(self) -> Layers:
         """Return f(x) as layers."""
@@ -125,10 +140,11 @@ class P2HeadRank(P2Rank):
         of_samples, of_heads = jax.random.split(jax.random.split(keys[jnp.maximum(n - 1, 0)], 3)[2])
         total = history.total_weight
         is_new = jnp.any(newest < history.weight.shape[0], axis=1)
+        weights = None if self.fit.residual is None else _residual_weights(history)
 
         def step(i: Array, newest: Array, fit: Fit) -> Fit:
             sample = Sample.drawn(history, newest, s.budget, jax.random.fold_in(of_samples, i))
-            return self._stepped(fit, history, sample, total)
+            return self._stepped(fit, history, sample, total, weights)
 
         fit = over_rounds(step, s.n_steps, newest, is_new, self.fit)
         noise_std = s.noise_std * perturbed_layer.early(s.early_noise, s.early_weight, total)
@@ -151,12 +167,13 @@ class P2HeadRank(P2Rank):
         bound = perturbed_layer.factor(0.25 * total * self.fit.gram, pulls)
         return eqx.tree_at(lambda each: each.fit.bound, self, bound)
 
-    def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array) -> Fit:
-        """Return the fit after a step: Adam's on the hidden layers, a Newton step in the last one."""
+    def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array, weights: Array | None) -> Fit:
+        """Return the fit after a step: Adam's on the hidden layers, Newton steps in the last one and the residuals."""
         s, ends = self.settings, sample.ends(history)
-        x, weight = history.documents[ends], history.weight[sample.slots]
+        x, weight = _inputs(s, history.documents[ends]), history.weight[sample.slots]
         scores, kept = fit.theta.forward(x)
-        f = differences(scores + history.priors[ends])
+        ids = history.document_table.keys[ends]
+        f = differences(scores + history.priors[ends] + _residuals(fit, ids))
         r = sample.scale * slope(f, weight, history.preferred[sample.slots], s.loss)
         gradient = fit.theta.backward(x, kept, jnp.concatenate([r, -r]))
 
@@ -182,7 +199,25 @@ class P2HeadRank(P2Rank):
         # A Newton step in the norm of the bound, as far as the sample can be trusted.
         trust = jnp.where(sample.is_whole, 1.0, jnp.minimum(s.budget / jnp.maximum(history.n_pairs, 1), 1.0))
         v = v - trust * jsl.cho_solve((bound, True), _last_layer(gradient) + pulls * v)
-        return Fit(_with_last_layer(fit.theta, hidden, v), optimiser, gram, bend, bound, fit.n_steps + 1)
+        theta, residual = _with_last_layer(fit.theta, hidden, v), fit.residual
+        if residual is not None and s.l2_document is not None and weights is not None:
+            l2 = repeated * s.l2_document
+            pulled = (l2 * residual).at[home_cells(ids, N_RESIDUALS)].add(jnp.concatenate([r, -r]))
+            # Twice the bound of its own curvature, w/2: the last layer takes its step at the same time.
+            residual = residual - trust * pulled / (weights + l2)
+        return Fit(theta, optimiser, gram, bend, bound, fit.n_steps + 1, residual)
+
+
+def _residuals(fit: Fit, ids: Array) -> Array:
+    """Return r of each document; [V, 2] -> [V]."""
+    return jnp.zeros(ids.shape[0]) if fit.residual is None else fit.residual[home_cells(ids, N_RESIDUALS)]
+
+
+def _residual_weights(history: History) -> Array:
+    """Return the weight of all pairs in which each residual occurs; [R]."""
+    cells = home_cells(history.document_table.keys, N_RESIDUALS)
+    weights = jnp.zeros(N_RESIDUALS).at[cells[history.first]].add(history.weight)
+    return weights.at[cells[history.second]].add(history.weight)
 
 
 def _n_renewals(fit: Fit) -> Array:
@@ -190,9 +225,14 @@ def _n_renewals(fit: Fit) -> Array:
     return -(-fit.n_steps // RENEWED_EVERY)
 
 
-def _last_inputs(theta: scoring.Network, kept: tuple[Array, ...], features: Array) -> Array:
-    """Return z(x), what the last layer sees: the last hidden layer and, by the shortcut, the features; [V, D]."""
-    return kept[-1] if theta.shortcut is None else jnp.concatenate([kept[-1], features], axis=1)
+def _inputs(s: P2HeadSettings, features: Array) -> Array:
+    """Return what the first layer sees: with a bias, 1 before the features; features that are added later come last."""
+    return jnp.pad(features, ((0, 0), (1, 0)), constant_values=1.0) if s.bias else features
+
+
+def _last_inputs(theta: scoring.Network, kept: tuple[Array, ...], inputs: Array) -> Array:
+    """Return z(x), what the last layer sees: the last hidden layer and, by the shortcut, the inputs; [V, D]."""
+    return kept[-1] if theta.shortcut is None else jnp.concatenate([kept[-1], inputs], axis=1)
 
 
 def _last_layer(theta: scoring.Network) -> Array:
@@ -208,7 +248,7 @@ def _with_last_layer(theta: scoring.Network, hidden: tuple[Array, ...], v: Array
 def _pulls(s: P2HeadSettings, n_features: int) -> Array:
     """Return Λ, the strength of the pull on each weight of the last layer; [D]."""
     of_network = jnp.full(s.widths[-1], s.l2_output)
-    return jnp.concatenate([of_network, jnp.full(n_features, s.l2)]) if s.shortcut else of_network
+    return jnp.concatenate([of_network, jnp.full(n_features + s.bias, s.l2)]) if s.shortcut else of_network
 
 
 def _repeated(s: P2HeadSettings, history: History, total: Array) -> Array:

@@ -17,23 +17,33 @@ RENEWAL, RENEWED_EVERY = 1 / 8, 4  # of the means over pairs, by a step's sample
 
 
 class LastLayer:
-    """f(x) = z(x)·v, z(x) being the last hidden layer of a network and, with a shortcut, the features."""
+    """f(x) = z(x)·v, z(x) being the last hidden layer of a network and, with a shortcut, its inputs.
+
+    The inputs are the features, after a constant 1 if the network has a bias. With `l2_document` a score is z(x)·v + r,
+    r being a number of the document's own.
+    """
 
     def __init__(self, n_features: int, settings: Mapping[str, Any], rng: np.random.Generator) -> None:
+        n_features += settings["bias"]
         self.f, self.settings = Network.drawn(n_features, settings["widths"], rng), settings
         self.start, self.m = self.f.theta.copy(), settings["widths"][-1]
         self.adam = Adam(len(self.start) - self.m, settings["learning_rate"])
+        self.residuals: dict[bytes, float] = {}
         n_direct = n_features if settings["shortcut"] else 0
         self.v = np.zeros(self.m + n_direct)
         self.pulls = np.array([settings["l2_output"]] * self.m + [settings["l2"]] * n_direct)  # Λ
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
         """Return z(x); [V, d] -> [V, D]."""
+        x = self.seen(x)
         hidden = self.f.last_hidden(self.f.theta, x)
         return np.hstack([hidden, x]) if self.settings["shortcut"] else hidden
 
+    def seen(self, x: np.ndarray) -> np.ndarray:
+        return np.insert(x, 0, 1.0, axis=1) if self.settings["bias"] else x
+
     def scores(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(self.inputs(x) @ self.v)
+        return np.asarray(self.inputs(x) @ self.v) + [self.residuals.get(row.tobytes(), 0.0) for row in x.astype(float)]
 
     def step(
         self,
@@ -43,12 +53,24 @@ class LastLayer:
         bound: np.ndarray,
         trust: float,
         repeated: float,
+        occurrences: Mapping[bytes, float],
     ) -> None:
-        """Take a step of Adam in the hidden layers and a Newton step in v, in the norm of `bound`; both at once."""
+        """Take a step of Adam in the hidden layers and a Newton step in v, in the norm of `bound`; both at once.
+
+        The residuals take theirs with them; `occurrences` is the weight of all pairs in which a document is.
+        """
         z = self.inputs(winners) - self.inputs(losers)
-        r = slope(z @ self.v, weight, 0.0, self.settings["loss"])
+        r = slope(self.scores(winners) - self.scores(losers), weight, 0.0, self.settings["loss"])
+        if self.settings["l2_document"] is not None:
+            l2 = repeated * self.settings["l2_document"]
+            pulled = {row: l2 * self.residuals.get(row, 0.0) for row in occurrences}
+            for winner, loser, each in zip(winners, losers, r, strict=True):
+                pulled[winner.tobytes()] += each
+                pulled[loser.tobytes()] -= each
+            for row, pull in pulled.items():
+                self.residuals[row] = self.residuals.get(row, 0.0) - trust * pull / (occurrences[row] + l2)
         hidden, start = self.f.theta[: -self.m], self.start[: -self.m]
-        gradient = (self.f.gradient(winners, r) - self.f.gradient(losers, r))[: -self.m]
+        gradient = (self.f.gradient(self.seen(winners), r) - self.f.gradient(self.seen(losers), r))[: -self.m]
         hidden = hidden + self.adam.step(gradient + repeated * self.settings["l2_hidden"] * (hidden - start))
         self.v = self.v - trust * np.linalg.solve(bound, z.T @ r + repeated * self.pulls * self.v)
         self.f.theta = np.concatenate([hidden, self.v[: self.m]])
@@ -83,16 +105,25 @@ class P2HeadRank(History):
         winners, losers, weight = self.winners[rows], self.losers[rows], scale * self.weight[rows]
         is_whole, n, total = len(rows) == len(self.weight), len(self.weight), self.weight.sum()
         z = self.network.inputs(winners) - self.network.inputs(losers)
-        p, renewal = sigmoid(z @ self.network.v), 1.0 if is_whole else RENEWAL
+        p = sigmoid(self.network.scores(winners) - self.network.scores(losers))
+        renewal = 1.0 if is_whole else RENEWAL
         renews = is_whole or self.n_steps % RENEWED_EVERY == 0
         if renews:
             self.gram = (1 - renewal) * self.gram + renewal * (z.T * weight) @ z / total
             self.bend = (1 - renewal) * self.bend + renewal * (z.T * (weight * p * (1 - p))) @ z / total
             self.bound = total / 4 * self.gram + self.repeated() * np.diag(self.network.pulls)
         trust = 1.0 if is_whole else min(self.settings["budget"] / n, 1.0)
-        self.network.step(winners, losers, weight, self.bound, trust, self.repeated())
+        self.network.step(winners, losers, weight, self.bound, trust, self.repeated(), self.occurrences())
         self.n_steps += 1
         return renews
+
+    def occurrences(self) -> dict[bytes, float]:
+        """Return the weight of all pairs in which each document is."""
+        total: dict[bytes, float] = {}
+        for winner, loser, weight in zip(self.winners, self.losers, self.weight, strict=True):
+            for row in (winner.tobytes(), loser.tobytes()):
+                total[row] = total.get(row, 0.0) + weight
+        return total
 
     def repeated(self) -> float:
         """Return the factor on every λ: the mean weight of a distinct pair over `new_weight`, at least 1."""

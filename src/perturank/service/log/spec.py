@@ -46,7 +46,14 @@ MEMORY = 14_000
 MEMORY_BYTES = 60_000_000
 # Of a new model of the default ranker. Its published settings must find an order from nothing, on few queries that
 # come again and again; customers have a prior to begin with, and bring ever new lists (docs/service/tuning.md).
-IN_A_SERVICE = {"noise_std": 0.2, "early_noise": 1.0, "new_weight": 4.0}
+IN_A_SERVICE = {
+    "noise_std": 0.2,
+    "early_noise": 1.0,
+    "new_weight": 4.0,
+    "widths": (200,),
+    "bias": True,
+    "l2_document": 1.0,
+}
 CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
 DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
 CHOICES = {"mode": Mode, "on_error": OnError, "scaling": Scaling, "chance": Chance}
