@@ -47,7 +47,7 @@ def test_every_share_of_lists_that_explore_has_a_probability(share: float) -> No
 def test_a_list_uses_what_is_known_of_its_documents_beyond_their_features() -> None:
     model = checked_spec(SpecRequest(n_features=3, settings={"widths": [4]}))
     lots = np.random.default_rng(1)
-    known = jax.device_put(lots.normal(size=N_RESIDUALS).astype(np.float32))
+    known = jax.device_put(lots.normal(0, 10, size=N_RESIDUALS).astype(np.float32))
     ranker: Any = eqx.tree_at(lambda each: each.ranker.fit.residual, model.start(), known)
     documents, prior = lots.normal(size=(6, 3)).astype(np.float32), np.arange(6, dtype=np.float32)
     documents[2, 1] = np.nan
