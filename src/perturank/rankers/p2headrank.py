@@ -14,12 +14,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
+import numpy as np
 import optax
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query
 from perturank.hyperparameters import AT_LEAST_ONE, EVEN, NOT_NEGATIVE, POSITIVE, WIDTHS, hyper
-from perturank.layers import Layers
+from perturank.layers import Layers, of_columns
 from perturank.parts import perturbed_layer, scoring
 from perturank.parts.ensemble import LOSS, P2Rank, P2Settings, omega
 from perturank.parts.fitting import Sample, differences
@@ -125,8 +126,12 @@ class P2HeadRank(P2Rank):
         return f + query.prior + _residuals(self.fit, query.ids)
 
     def layers(self) -> Layers:
-        """Return f(x) as layers."""
-        return self.fit.theta.layers()
+        """Return f(x) as layers; what is known of single documents beyond their features cannot be written so."""
+        layers = self.fit.theta.layers()
+        if not self.settings.bias:
+            return layers
+        d = self.n_features
+        return of_columns(layers, np.eye(d + 1, d, -1), np.eye(d + 1)[0])  # 1 before the features
 
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> P2HeadRank:

@@ -6,15 +6,22 @@ import gc
 import math
 import weakref
 from collections import Counter
+from typing import Any
 
+import equinox as eqx
+import jax
 import msgspec
+import numpy as np
 import pytest
 from helpers import small
 from helpers.service_small import PLACES, impression, rows, spec
 
+from perturank.core import Query
+from perturank.rankers.p2headrank import N_RESIDUALS
+from perturank.service.log.spec import checked_spec
 from perturank.service.serving.explain import explored
 from perturank.service.serving.sampling import MOST_PROGRAMS, ListProgram, SampledList, sample_list
-from perturank.wire.specification import Exploration
+from perturank.wire.specification import Exploration, SpecRequest
 
 
 def test_where_no_list_explores_every_place_is_certain() -> None:
@@ -35,6 +42,18 @@ def test_every_share_of_lists_that_explore_has_a_probability(share: float) -> No
     for each in found:
         assert each.log_propensity is not None
         assert math.exp(each.log_propensity) == pytest.approx(share / 2 + (1 - share) * (each.order == each.best))
+
+
+def test_a_list_uses_what_is_known_of_its_documents_beyond_their_features() -> None:
+    model = checked_spec(SpecRequest(n_features=3, settings={"widths": [4]}))
+    lots = np.random.default_rng(1)
+    known = jax.device_put(lots.normal(0, 10, size=N_RESIDUALS).astype(np.float32))
+    ranker: Any = eqx.tree_at(lambda each: each.ranker.fit.residual, model.start(), known)
+    documents, prior = lots.normal(size=(6, 3)).astype(np.float32), np.arange(6, dtype=np.float32)
+    documents[2, 1] = np.nan
+    scores = np.asarray(ranker.score(Query.of(documents, prior=prior, may_miss=True)))[:6]
+    found = sample_list(ListProgram.of(ranker, model), documents, prior, PLACES)
+    assert found.best == np.argsort(-scores)[:PLACES].tolist() != [5, 4, 3, 2]
 
 
 def test_programs_of_shapes_that_nobody_asks_for_any_more_are_given_back() -> None:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perturank import machine
-from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, streams
+from perturank.core import LISTS, Array, Limits, Query, Ranker, bucket, identities, streams
 from perturank.service.log.records import log_probability
 from perturank.service.log.spec import Spec
 from perturank.wire.specification import Exploration
@@ -62,14 +62,19 @@ def _program(structure: Any, shapes: tuple[Any, ...], k: int) -> Callable[..., t
     """Return the compiled program that draws a list, for one pytree structure and its shapes."""
 
     def program(
-        arrays: list[Any], features: Numbers, mask: Numbers, prior: Numbers, key: Numbers, bounds: Numbers | None
+        arrays: list[Any],
+        features: Numbers,
+        mask: Numbers,
+        ids: Numbers,
+        prior: Numbers,
+        key: Numbers,
+        bounds: Numbers | None,
     ) -> tuple[Array, Array | None, list[Array]]:
         """Return order, free set's sizes and the best estimate's order [3, k], the log-probabilities and the memo.
 
         Bounds are (protected, displacement, explores).
         """
         ranker: Ranker = jax.tree.unflatten(structure, arrays)
-        ids = jnp.zeros((mask.shape[0], 2), jnp.uint32)  # ranking needs none
         query = Query(features, mask, ids, prior)
         scores = ranker.score(query)
         best = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)[:k]
@@ -106,11 +111,13 @@ def sample_list(
     if prior is not None:
         scores = scores.copy()
         scores[:n] = prior
+    ids = np.zeros((v, 2), np.uint32)
+    ids[:n] = identities(rows[:n], scores[:n])  # as the learner names them
     key = np.frombuffer(os.urandom(8), np.uint32) if draw is None else seeded_key(spec.seed, draw)
     limits = spec.exploration
     explores = _explores(limits, None if draw is None else key)
     bounds = _bounds(limits, explores, n_above) if program.is_limited else None
-    found, log_p, memo = program.run(program.arrays, rows, mask, scores, key, bounds)
+    found, log_p, memo = program.run(program.arrays, rows, mask, ids, scores, key, bounds)
     order, free, best = np.asarray(found)[:, : min(top, n)].tolist()
     free = free if limits.share > 0 else [1] * len(free)  # if no list explores, each place has one candidate
     log_ps = None if log_p is None else np.asarray(log_p)[: len(order)].tolist()
