@@ -18,6 +18,7 @@ from perturank.service.http.auth import Keyring
 from perturank.service.http.background import Health, Sampler, background_tasks
 from perturank.service.http.dashboard import Dashboard
 from perturank.service.http.docs_page import PAGE_POLICY, page
+from perturank.service.http.live_tests import LiveTestEndpoints
 from perturank.service.http.models import ModelEndpoints
 from perturank.service.http.openapi import document
 from perturank.service.http.rank import ListEndpoints
@@ -48,8 +49,10 @@ class Parts:
         overview.pages = [each.path for each in added.pages]
         keyring = Keyring(None if settings.keys is None else Path(settings.keys), settings.requests_per_second)
         self.gate = Gate(keyring, metrics)
+        lists = ListEndpoints(service, metrics)
         self._by_name = {
-            "lists": ListEndpoints(service, metrics),
+            "lists": lists,
+            "tests": LiveTestEndpoints(service, lists, metrics),
             "models": ModelEndpoints(service),
             "health": self.health,
             "watch": Dashboard(service, overview),

@@ -30,6 +30,10 @@ class Transaction(Protocol):
     def counters(self) -> PendingCounters:
         """What the transaction adds to the counters beside the log."""
 
+    @property
+    def at(self) -> int:
+        """The time of its records, in milliseconds since 1970."""
+
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
 
@@ -53,6 +57,9 @@ class Transaction(Protocol):
 
     def store(self, name: str, content: bytes) -> None:
         """Store bytes under a name, in place of earlier ones."""
+
+    def stored(self, name: str) -> bytes | None:
+        """Return the bytes stored under this name, also by this transaction; None: there are none."""
 
     def remove(self, name: str) -> None:
         """Delete the bytes of this name."""
