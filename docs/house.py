@@ -133,11 +133,12 @@ SERVICE = Column((
     room("play, remote_simulation", "people and simulated users", "service", "play/", "remote_simulation"),
     Room("service", "ranks, logs, and learns in a process of its own", "ground", inner=ROOMS),
 ))  # fmt: skip
+MEASURES = ("metrics", "orders", "significance", "theory", "anytime", "interleaving")
 ALGORITHMS = Row((
     (8, room("rankers", "one file for each algorithm", "library")),
     (4, room("clicks", "simulated users", "library")),
     (7, room("datasets", "readers, cache, generators", "library")),
-    (6, room("metrics", "measures, tests, bounds", "library", "metrics", "orders", "significance", "theory")),
+    (6, room("metrics", "measures, tests, bounds", "library", *MEASURES)),
 ))  # fmt: skip
 VOCABULARY = "Query, Ranking, Interaction, Ranker and its protocols, settings"
 HOUSE = Column((

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import check, inventory, learn, log, play, reproduce, serve, simulate
+from perturank.cli import check, inventory, learn, live_tests, log, play, reproduce, serve, simulate
 from perturank.errors import BadInput
 
 # Packages that only some commands need: commands import what they need themselves, so that --help does not load JAX.
@@ -79,6 +79,7 @@ app.command("play")(play.play)
 app.command("learn")(learn.learn)
 app.command("replay")(learn.replay)
 app.add_typer(log.log_commands, name="log")
+app.add_typer(live_tests.test_commands, name="test")
 app.add_typer(serve.key_commands, name="keys")
 
 

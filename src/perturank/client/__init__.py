@@ -27,15 +27,18 @@ from perturank.wire.answers import (
     Version,
     Versions,
 )
+from perturank.wire.live_tests import ArmStanding, Comparison, LiveTests, LiveTestStanding, Period, Point, Promoted
 from perturank.wire.requests import Document, Event
 from perturank.wire.specification import Exploration, Feature, Mode
 
 __all__ = [
     "Accepted",
     "Alive",
+    "ArmStanding",
     "AsyncClient",
     "Call",
     "Client",
+    "Comparison",
     "Described",
     "Document",
     "Draws",
@@ -45,12 +48,17 @@ __all__ = [
     "Exploration",
     "Feature",
     "FeedbackRequest",
+    "LiveTestStanding",
+    "LiveTests",
     "Mode",
     "Models",
     "NoAnswer",
     "Node",
     "Outcome",
+    "Period",
     "Place",
+    "Point",
+    "Promoted",
     "RankRequest",
     "Readiness",
     "ServiceProblem",

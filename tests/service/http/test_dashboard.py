@@ -57,7 +57,7 @@ def test_the_overview_counts_lists_clicks_and_places(lived: TestClient) -> None:
     moment = lived.get("/v1/overview").json()
     (model,) = moment["models"]
     total = model["total"]
-    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0, "own": 0}
+    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0, "own": 0, "test": 0}
     assert total["feedback"] == {"recorded": 3, "early": 0, "late": 0}
     assert [(each["shown"], each["clicks"]) for each in total["by_place"]] == [(4, 1), (4, 1), (3, 1), (3, 0)]
     assert 0 <= total["certain_places"] <= 1

@@ -11,10 +11,12 @@ from starlette.testclient import TestClient
 from perturank.service.learner import verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
+from perturank.service.learner.retention import tidy_tests
 from perturank.service.log import live_tests, snapshots, verdicts
 from perturank.service.log.live_tests import name_in_model, stream
 from perturank.service.log.records import Impression
 from perturank.service.serving.service import Service, Windows
+from perturank.service.settings import Retention
 
 SPEC: dict[str, Any] = {"n_features": 2, "ranker": "p2linrank", "places": 4, "scaling": "none", "settle": 0}
 TEST = "/v1/tests/t"
@@ -98,7 +100,7 @@ def standing(http: TestClient, service: Service) -> dict[str, Any]:
 def test_an_interleaved_test_finds_the_better_order_and_the_log_alone_says_the_same(
     http: TestClient, service: Service, clock: Clock
 ) -> None:
-    begun = begin(http, "any", "own")
+    begun = begin(http, "any", "own", learns="none")
     assert begun["lists"] == 0
     assert begun["winner"] is begun["leader"] is None
     assert begun["comparisons"][0]["interval"] == [None, None]
@@ -111,8 +113,7 @@ def test_an_interleaved_test_finds_the_better_order_and_the_log_alone_says_the_s
     assert comparison["difference"] < comparison["interval"][1] < 0
     assert comparison["confidence"] > 0.95
     assert found["series"][-1]["differences"] == [comparison["difference"]]
-    assert [arm["learned"] for arm in found["arms"]] == [60, 0]
-    assert found["arms"][1]["reason"] == "the caller's own order has nothing to learn"
+    assert [arm["learned"] for arm in found["arms"]] == [0, 0]
     refused = http.post(f"{TEST}/promote", json={})
     assert (refused.status_code, refused.json()["title"]) == (422, "the caller's own order has won")
 
@@ -351,3 +352,32 @@ def test_copies_of_a_list_have_names_of_their_own() -> None:
     name = bytes(range(12))
     assert len({name, name_in_model(name, "a"), name_in_model(name, "b")}) == 3
     assert name_in_model(name, "a")[:5] == name[:5]
+
+
+@pytest.mark.usefixtures("models")
+def test_erased_sources_and_old_lists_leave_the_log_and_the_verdict_stays(
+    http: TestClient, service: Service, clock: Clock
+) -> None:
+    begin(http, "any", "own", learns="none")
+    clicked(http, 6)
+    counted(service, clock)
+    before = standing(http, service)
+    open_list = ranked(http, source="s1")
+    assert http.post("/v1/models/any/erase", json={"source": "s1"}).status_code == 202
+    assert (http.get(TEST).json()["lists"], n_lists(service)) == (6, 7)
+    learner = Learner(service.log)
+    learner.step()
+    assert n_lists(service) == 5  # the one that counted, and the one that waited
+    assert said(http, open_list["impression"], clicks=[open_list["ranking"][0]["id"]]) == "late"
+    counted(service, clock)
+    now = standing(http, service)
+    assert (now["lists"], now["comparisons"]) == (6, before["comparisons"])
+    tidy_tests(service.log, Retention(seconds=0))
+    assert n_lists(service) == 0
+    clicked(http, 2)
+    counted(service, clock)
+    assert standing(http, service)["lists"] == 8
+
+
+def n_lists(service: Service) -> int:
+    return sum(isinstance(each.entry, Impression) for each in service.log.read(model=stream("t")))

@@ -285,7 +285,6 @@ ROUTES = (
         200,
         (404, 413, 422, 507),
         also=((201, "it begins, or begins anew"),),
-        example=({"arms": ["books", "books-new"]}, None),
     ),
     Route(
         "DELETE",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -424,6 +425,46 @@ def names(log: Log) -> list[str]:
     """Return the names of all tests that the log knows."""
     found = log.control_records(kinds=(LiveTestChanged,))
     return list(dict.fromkeys(record.model.removeprefix(PREFIX) for record in found))
+
+
+def erase(transaction: Transaction, source: bytes, known: Iterable[str]) -> dict[str, int]:
+    """Request that a source (hashed) be deleted from these tests; return where, by the name of the records."""
+    return {stream(test): take(transaction, test, Erased(source)) for test in known}
+
+
+def with_model(log: Log, model: str | None) -> list[str]:
+    """Return the tests in which a model ever was an arm; None: all tests."""
+    found = log.control_records(kinds=(LiveTestChanged,))
+    specs = [(record.model, record.entry.spec) for record in found if isinstance(record.entry, LiveTestChanged)]
+    arms = [(name, {ArmOf.named(arm).model for arm in spec.arms}) for name, spec in specs]
+    return list(dict.fromkeys(name.removeprefix(PREFIX) for name, of in arms if model is None or model in of))
+
+
+def compact(log: Log, test: str, through: int, guard: Callable[[Transaction], None]) -> bool:
+    """Let a replay begin at the present standing, and lists up to a position be deleted; return whether it was new."""
+    with log.transaction() as transaction:
+        guard(transaction)
+        standing, newest = required(transaction, test), transaction.newest(stream(test), Compacted)
+        base = None if newest is None else newest.entry
+        before = base.through if isinstance(base, Compacted) else 0
+        entry = Compacted(standing.at, max(before, min(through, standing.closed)), 0, 0, b"")
+        if entry == base:
+            return False
+        transaction.append(stream(test), entry)
+        transaction.store(base_name(test), msgspec.msgpack.encode(standing))
+    return True
+
+
+def closed_before(log: Log, test: str, at: int) -> int:
+    """Return the position up to which lists had counted at a time, in milliseconds since 1970."""
+
+    def is_later(position: int) -> bool:
+        found = log.newest(stream(test), Closed, 1, position)
+        return bool(found) and found[0].at > at
+
+    last = bisect_left(range(log.tail() + 1), True, key=is_later) - 1
+    found = next(iter(log.newest(stream(test), Closed, 1, last)), None)
+    return found.entry.through if found is not None and isinstance(found.entry, Closed) else 0
 
 
 def running(log: Log) -> dict[str, LiveTest]:

@@ -207,8 +207,8 @@ class LiveTesting:
         if test.spec.method == "split":
             before = None if turn.pages is None else turn.pages.last.drafted
             key = name if turn.source is None else turn.source.encode()
-            is_first = before is None or before.group < 0
-            group = live_tests.group_of(test.name, key, self._log.secret) if is_first else before.group
+            goes_on = before is not None and before.group >= 0
+            group = before.group if goes_on and before else live_tests.group_of(test.name, key, self._log.secret)
         drawn: list[SampledList | None] = [None] * n
         if fallback:
             draft = Draft(turn.own, [NOBODY] * len(turn.own))

@@ -328,10 +328,15 @@ class Service:
         self.committer.submit(lambda transaction: changes.import_ranker(transaction, model, file)).result()
 
     def erase(self, model: str, source: str) -> int:
-        """Request that all records of a source be deleted; return the position of the request."""
+        """Request that all records of a source be deleted, also from tests; return the position of the request."""
         self.models.get(model)
         seal = source_seal(source, self.log.secret)
-        position = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
+
+        def write(transaction: Transaction) -> int:
+            live_tests.erase(transaction, seal, live_tests.with_model(self.log, model))
+            return changes.erase(transaction, model, seal)
+
+        position = self.committer.submit(write).result()
         self.refresh()
         return position
 
