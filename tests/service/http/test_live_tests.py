@@ -348,6 +348,18 @@ def test_arms_may_have_different_named_features(http: TestClient) -> None:
     assert http.post(f"{TEST}/rank", json={"documents": strange}).status_code == 422
 
 
+@pytest.mark.parametrize("method", ["interleave", "split"])
+@pytest.mark.usefixtures("clock")
+def test_rankers_without_probabilities_take_part(http: TestClient, method: str) -> None:
+    for name, ranker in (("dbgd", "dbgd-linear"), ("any", "random")):
+        assert http.put(f"/v1/models/{name}", json=SPEC | {"ranker": ranker}).status_code == 201
+    wait_until_ready(http)
+    begin(http, "dbgd", "any", method=method)
+    shown = [ranked(http, source=f"s{i}") for i in range(4)]
+    assert all(len(each["ranking"]) == 4 and "fallback" not in each for each in shown)
+    assert all(each["propensity"] is None for each in shown) or method == "split"
+
+
 def test_copies_of_a_list_have_names_of_their_own() -> None:
     name = bytes(range(12))
     assert len({name, name_in_model(name, "a"), name_in_model(name, "b")}) == 3

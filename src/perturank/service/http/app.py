@@ -52,7 +52,7 @@ class Parts:
         lists = ListEndpoints(service, metrics)
         self._by_name = {
             "lists": lists,
-            "tests": LiveTestEndpoints(service, lists, metrics),
+            "tests": LiveTestEndpoints(service, lists),
             "models": ModelEndpoints(service),
             "health": self.health,
             "watch": Dashboard(service, overview),

@@ -20,7 +20,6 @@ from perturank.service.log.spec import Spec
 from perturank.service.serving.live_tests import ArmQuery, Candidates, LiveTesting
 from perturank.service.serving.models import LoadedModel, LoadedTest
 from perturank.service.serving.service import Pages, Service
-from perturank.service.telemetry.prometheus import Metrics
 from perturank.wire.answers import Given, Skipped
 from perturank.wire.live_tests import LiveTest, LiveTests, LiveTestStanding, Promote
 from perturank.wire.requests import Document, ListFeedback, Rank, RawRank
@@ -31,8 +30,8 @@ run = anyio.to_thread.run_sync
 class LiveTestEndpoints:
     """Begin, watch and stop tests; rank and feedback through them; promote a winner."""
 
-    def __init__(self, service: Service, lists: ListEndpoints, metrics: Metrics) -> None:
-        self._service, self._lists, self._metrics = service, lists, metrics
+    def __init__(self, service: Service, lists: ListEndpoints) -> None:
+        self._service, self._lists = service, lists
         self._tests = LiveTesting(service)
 
     async def list_tests(self, request: Request) -> Response:
@@ -67,8 +66,8 @@ class LiveTestEndpoints:
 
     async def feedback(self, request: Request) -> Response:
         """Record clicks and other events; answered when they are durable."""
-        said = await decode(request, ListFeedback)
-        status = await asyncio.wrap_future(self._tests.feedback(request.path_params["test"], said))
+        said, test = await decode(request, ListFeedback), await self._find(request)
+        status = await asyncio.wrap_future(self._tests.feedback(test.name, said))
         return respond(request, Given(status))
 
     async def rank(self, request: Request) -> Response:
@@ -77,11 +76,13 @@ class LiveTestEndpoints:
         asks, skipped = await offload(body, partial(decoded_rank, body, is_binary(request)))
         if asks.mode == "shadow":
             raise Refused("mode is shadow", "make the caller's own order an arm of the test: own")
-        test = self._tests.find(request.path_params["test"])
+        test = await self._find(request)
         pages = await self._pages(test, asks.continues)
-        arms = await run(self._tests.arms, test, pages) if pages is not None else self._tests.arms(test)
+        may_read = pages is not None or any("@" in arm for arm in test.spec.arms)  # a version, from the log
+        arms = await run(self._tests.arms, test, pages) if may_read else self._tests.arms(test)
         candidates, more = await offload(body, partial(self._candidates, asks, arms))
         candidates = candidates if pages is None else _without(candidates, pages.ids)
+        self._note(asks.query, candidates)
         is_own = pages is not None and pages.last.mode == "own"  # the order goes on as it began
         fallback = is_own or self._tests.wants_program(candidates)
         future = self._tests.rank(
@@ -95,6 +96,20 @@ class LiveTestEndpoints:
             pages=pages,
         )
         return respond(request, ranked_list(await asyncio.wrap_future(future), [*skipped, *more]))
+
+    async def _find(self, request: Request) -> LoadedTest:
+        """Return the test; one that is not loaded is looked for in the log."""
+        name: str = request.path_params["test"]
+        known = self._service.models.tests.get(name)
+        return await run(self._tests.find, name) if known is None else known
+
+    def _note(self, query: str | None, candidates: Candidates) -> None:
+        """Remember the query among those of the first model, to be explained."""
+        for arm in candidates.arms:
+            if arm.loaded is not None and arm.features is not None:
+                recent, ids = self._service.models.recent, candidates.ids
+                recent.note(arm.loaded.name, query, ids, arm.features, candidates.prior)
+                return
 
     async def _pages(self, test: LoadedTest, continues: str | None) -> Pages | None:
         if continues is None:
