@@ -58,6 +58,10 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "put_file": (b"",),
     "export": ("json",),
     "erase": ("s",),
+    "test": ("t",),
+    "put_test": ("t", ["a", "own"]),
+    "stop_test": ("t",),
+    "promote": ("t",),
 }
 Talk = Callable[[AsyncClient], Awaitable[None]]
 
@@ -92,9 +96,10 @@ def words(name: str) -> Call[Any]:
 
 
 def test_every_route_but_the_endless_one_is_an_operation() -> None:
-    calls = [words(name) for name in NAMES]
+    through = [getattr(Operations, name)(None, *SAMPLES[name], test="t") for name in ("rank", "feedback")]
+    calls = [*(words(name) for name in NAMES), *through]
     for route in ROUTES:
-        path = re.compile(route.path.replace("{model}", "default"))
+        path = re.compile(route.path.replace("{model}", "default").replace("{test}", "t"))
         known = any(call.method == route.method and path.fullmatch(call.path) for call in calls)
         assert known is (route.gives is not Events), route.path
 
@@ -102,6 +107,23 @@ def test_every_route_but_the_endless_one_is_an_operation() -> None:
 def test_a_model_is_made_with_the_words_of_its_specification() -> None:
     parameters = inspect.signature(Operations.put_model).parameters
     assert set(parameters) - {"self", "model", "begin_anew"} == set(SpecRequest.__struct_fields__)
+
+
+def test_a_live_test_is_begun_asked_and_stopped(service: Service) -> None:
+    async def moves(client: AsyncClient) -> None:
+        begun = await client.put_test("t", ["default", "own"], learns="none")
+        assert (begun["status"], begun["spec"]["arms"]) == ("running", ["default", "own"])  # type: ignore[index]
+        shown = await client.rank(DOCUMENTS, test="t", top=1)
+        assert await client.feedback(shown.impression, shown.ids, test="t") == "recorded"
+        raw = await client.rank_arrays(["a", "b"], np.zeros((2, 2)), test="t")
+        assert sorted(raw.ids) == ["a", "b"]
+        with pytest.raises(ServiceProblem) as problem:
+            await client.promote("t")
+        assert problem.value.status == 409
+        assert (await client.stop_test("t"))["status"] == (await client.test("t"))["status"] == "stopped"
+        assert [each["test"] for each in (await client.tests())["tests"]] == ["t"]
+
+    talk(service, moves)
 
 
 def test_lists_and_clicks(service: Service) -> None:
@@ -291,6 +313,7 @@ def test_methods_show_their_signature_and_what_they_do() -> None:
             "seen",
             "final",
             "model",
+            "test",
         ]
         assert (client.feedback.__doc__ or "").startswith("Return what these clicks and other events did")
 

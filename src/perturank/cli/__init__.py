@@ -19,6 +19,7 @@ from perturank.cli import (
     imports,
     inventory,
     learn,
+    live_tests,
     log,
     play,
     reproduce,
@@ -97,6 +98,7 @@ app.command("export")(export.export)
 app.command("push")(export.push)
 app.command("warm-start")(warm_start.warm_start)
 app.add_typer(log.log_commands, name="log")
+app.add_typer(live_tests.test_commands, name="test")
 app.add_typer(serve.key_commands, name="keys")
 
 

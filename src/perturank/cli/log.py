@@ -101,6 +101,8 @@ def compact(
             about = {"base": found.at, "version": found.version, "learned": found.learned} if found else {"base": None}
             to_programs({"model": name, **about})
         done = retention.finish(opened, dict.fromkeys(names, 0), wait)
+        if model is None:
+            retention.tidy_tests(opened, kept)
         to_programs({"bytes_before": before, "bytes_after": opened.size(), "done": done})
     finally:
         opened.close()

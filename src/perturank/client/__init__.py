@@ -31,6 +31,7 @@ from ..wire.answers import (
     Version,
     Versions,
 )
+from ..wire.live_tests import ArmStanding, Comparison, LiveTests, LiveTestStanding, Period, Point, Promoted
 from ..wire.requests import Document, Event
 from ..wire.specification import Exploration, Feature, Mode, Ubi
 from .calls import Call, NoAnswer, ServiceProblem
@@ -40,9 +41,11 @@ from .lists import FeedbackRequest, RankRequest, ShownList
 __all__ = [
     "Accepted",
     "Alive",
+    "ArmStanding",
     "AsyncClient",
     "Call",
     "Client",
+    "Comparison",
     "Described",
     "Document",
     "Draws",
@@ -54,12 +57,17 @@ __all__ = [
     "FeedbackRequest",
     "Generation",
     "Generations",
+    "LiveTestStanding",
+    "LiveTests",
     "Mode",
     "Models",
     "NoAnswer",
     "Node",
     "Outcome",
+    "Period",
     "Place",
+    "Point",
+    "Promoted",
     "RankRequest",
     "Readiness",
     "ServiceProblem",

@@ -106,9 +106,18 @@ def of_model(model: str, rest: str = "") -> str:
     >>> of_model("shoes/red", "/rank")
     '/v1/models/shoes%2Fred/rank'
     """
-    if model in ("", ".", ".."):
-        raise BadInput(f"{model!r} is no name of a model", "use letters, digits, dot, dash and underscore")
-    return f"/v1/models/{quote(model, safe='')}{rest}"
+    return _path("model", model, rest)
+
+
+def of_test(test: str, rest: str = "") -> str:
+    """Return the path of a live test; a name that would lead elsewhere is refused."""
+    return _path("test", test, rest)
+
+
+def _path(kind: str, name: str, rest: str) -> str:
+    if name in ("", ".", ".."):
+        raise BadInput(f"{name!r} is no name of a {kind}", "use letters, digits, dot, dash and underscore")
+    return f"/v1/{kind}s/{quote(name, safe='')}{rest}"
 
 
 def decoded(response: httpx.Response) -> Any:

@@ -24,6 +24,7 @@ from ..wire.answers import (
     UbiOutcome,
     Versions,
 )
+from ..wire.live_tests import Learns, LiveTest, LiveTests, LiveTestStanding, Method, Promote, Promoted
 from ..wire.requests import (
     Document,
     Erase,
@@ -39,7 +40,7 @@ from ..wire.requests import (
     Restore,
 )
 from ..wire.specification import Chance, Exploration, Feature, Mode, Scaling, Ubi
-from .calls import NOT_NOW, Call, of_model
+from .calls import NOT_NOW, Call, of_model, of_test
 from .lists import Documents, Events, FeedbackRequest, RankRequest, ShownList
 
 if TYPE_CHECKING:
@@ -114,16 +115,18 @@ class Operations:
         continues: str | None = None,
         on_error: OnError = "refuse",
         query_id: str | None = None,
+        test: str | None = None,
     ) -> Call[ShownList]:
         """Return the list to show.
 
         `query` is for the dashboard, `top` how many places, `source` the client, user or session for the cap on its
         influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded. `continues` is the
         impression of the page before. With `on_error="skip"` documents that cannot be read are left out. `query_id` is
-        your own name for the query: UBI events refer to it.
+        your own name for the query: UBI events refer to it. With `test` the arms of this live test rank in place of the
+        model; then `feedback` is sent with the same.
         """
         body = _rank(RankRequest(documents, query, top, mode, source, draw, continues, on_error, query_id))
-        return Call("POST", of_model(model, "/rank"), ShownList.of, body, harmless=False)
+        return Call("POST", _path(model, test, "/rank"), ShownList.of, body, harmless=False)
 
     @Operation
     def rank_arrays(
@@ -141,12 +144,13 @@ class Operations:
         continues: str | None = None,
         on_error: OnError = "refuse",
         query_id: str | None = None,
+        test: str | None = None,
     ) -> Call[ShownList]:
         """Return the list to show of documents [n, d], sent in the binary form."""
         raw_prior = None if prior is None else _raw(prior)
         asked = query, top, mode, source, draw, continues, on_error, query_id
         body = RawRank(list(ids), _raw(features), raw_prior, *asked)
-        return Call("POST", of_model(model, "/rank"), ShownList.of, body, "msgpack", harmless=False)
+        return Call("POST", _path(model, test, "/rank"), ShownList.of, body, "msgpack", harmless=False)
 
     @Operation
     def rank_batch(self, requests: Sequence[RankRequest], *, model: str = DEFAULT) -> Call[list[ShownList]]:
@@ -164,14 +168,15 @@ class Operations:
         seen: int | None = None,
         final: bool = False,
         model: str = DEFAULT,
+        test: str | None = None,
     ) -> Call[Status]:
         """Return what these clicks and other events did: recorded, known, early or late; answered when it is durable.
 
         `seen` says how many top places were looked at. Events are learned when they have settled: the model's `settle`
-        seconds after the last one, or at once if `final`.
+        seconds after the last one, or at once if `final`. `test` is the live test that gave the list, if one did.
         """
         body = _feedback(FeedbackRequest(impression, clicks, events, seen, final))
-        return Call("POST", of_model(model, "/feedback"), lambda answer: answer["status"], body)
+        return Call("POST", _path(model, test, "/feedback"), lambda answer: answer["status"], body)
 
     @Operation
     def feedback_batch(self, requests: Sequence[FeedbackRequest], *, model: str = DEFAULT) -> Call[list[Outcome]]:
@@ -354,6 +359,46 @@ class Operations:
         return Call("POST", of_model(model, "/erase"), body=Erase(source))
 
     @Operation
+    def tests(self) -> Call[LiveTests]:
+        """Return all live tests."""
+        return Call("GET", "/v1/tests")
+
+    @Operation
+    def test(self, test: str) -> Call[LiveTestStanding]:
+        """Return a live test: who leads, by how much, how surely, and for how long it would go on."""
+        return Call("GET", of_test(test))
+
+    @Operation
+    def put_test(
+        self,
+        test: str,
+        arms: Sequence[str],
+        *,
+        method: Method = "interleave",
+        learns: Learns = "own",
+        actions: Mapping[str, float] | None = None,
+        window: float | None = None,
+        level: float = 0.05,
+    ) -> Call[LiveTestStanding]:
+        """Begin a live test of these arms: models, versions of models (`books@7`), or `own`, the caller's own order.
+
+        The first arm is the one of today. A test that runs with the same specification goes on; another specification
+        lets it count anew.
+        """
+        body = LiveTest(tuple(arms), method, learns, dict(actions or {}), window, level)
+        return Call("PUT", of_test(test), body=body)
+
+    @Operation
+    def stop_test(self, test: str) -> Call[LiveTestStanding]:
+        """Stop a live test; what it has counted stays."""
+        return Call("DELETE", of_test(test), harmless=False)
+
+    @Operation
+    def promote(self, test: str, arm: str | None = None) -> Call[Promoted]:
+        """Let the first arm's model serve what the winner is, or the arm that is named, and stop the test."""
+        return Call("POST", of_test(test, "/promote"), body=Promote(arm), harmless=False)
+
+    @Operation
     def overview(self, *, filter: str = "", page: int = 1, model: str | None = None) -> Call[dict[str, Any]]:
         """Return traffic and alarms of now, a page of the models whose names contain `filter`, and one in detail."""
         query = {"filter": filter, "page": str(page)} | ({} if model is None else {"model": model})
@@ -383,6 +428,10 @@ class Operations:
     def metrics(self) -> Call[str]:
         """Return what Prometheus reads."""
         return Call("GET", "/metrics")
+
+
+def _path(model: str, test: str | None, rest: str) -> str:
+    return of_model(model, rest) if test is None else of_test(test, rest)
 
 
 def _rank(asked: RankRequest) -> Rank:

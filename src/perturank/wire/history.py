@@ -7,9 +7,9 @@ from typing import Annotated
 
 import msgspec
 
-from perturank.wire.requests import LARGEST_VALUE, MOST_EVENTS, Document, Id, Strict
-from perturank.wire.specification import Action
-from perturank.wire.ubi import Time, milliseconds
+from .requests import LARGEST_VALUE, MOST_EVENTS, Document, Id, Strict
+from .specification import Action
+from .ubi import Time, milliseconds
 
 MOST_DOCUMENTS = 1000  # of a list
 

@@ -15,8 +15,9 @@ CLICK = "click"
 ACTIONS = {CLICK: 1.0, "add_to_cart": 3.0, "purchase": 10.0}  # what each is worth, unless the model says otherwise
 
 Mode = Literal["learn", "exploit", "shadow"]
-# own: the caller's order, while nothing was compiled; imported: shown by another system, and learned with its events
-ShownMode = Literal["learn", "exploit", "shadow", "own", "imported"]
+# own: the caller's order, while nothing was compiled; imported: shown by another system, and learned with its events;
+# test: a list of a live test, which the model did not draw alone
+ShownMode = Literal["learn", "exploit", "shadow", "own", "imported", "test"]
 Chance = Literal["machine", "seeded"]
 Scaling = Literal["auto", "query", "none"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]

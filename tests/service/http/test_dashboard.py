@@ -59,7 +59,7 @@ def test_the_overview_counts_lists_clicks_and_places(lived: TestClient) -> None:
     (model,) = moment["models"]
     assert moment["chosen"] == model | {name: moment["chosen"][name] for name in ("by_place", "minutes")}
     total = model["total"]
-    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0, "own": 0, "imported": 0}
+    assert total["lists"] == {"learn": 3, "exploit": 1, "shadow": 0, "own": 0, "imported": 0, "test": 0}
     assert total["feedback"] == {"recorded": 3, "early": 0, "late": 0}
     assert [(each["shown"], each["clicks"]) for each in moment["chosen"]["by_place"]] == [
         (4, 1),

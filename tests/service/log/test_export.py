@@ -19,6 +19,8 @@ from perturank.service.log.records import (
     Event,
     Feedback,
     Imported,
+    LiveTestChanged,
+    LiveTestStopped,
     Pinned,
     Record,
     RolledBack,
@@ -28,6 +30,7 @@ from perturank.service.log.records import (
     as_json,
     sign_id,
 )
+from perturank.wire.live_tests import LiveTest
 
 OF_EACH_KIND: list[Entry] = [
     Changed(0, spec()),
@@ -44,6 +47,8 @@ OF_EACH_KIND: list[Entry] = [
     Erased(b"seal"),
     Scaled(1, [0.0], [1.0], False),
     Settled([b"123456789012"]),
+    LiveTestChanged(LiveTest(("m", "own"))),
+    LiveTestStopped("m"),
 ]
 
 

@@ -19,6 +19,7 @@ from perturank.service.http.auth import Keyring
 from perturank.service.http.background import Health, Sampler, background_tasks
 from perturank.service.http.dashboard import Dashboard
 from perturank.service.http.docs_page import PAGE_POLICY, page
+from perturank.service.http.live_tests import LiveTestEndpoints
 from perturank.service.http.models import ModelEndpoints
 from perturank.service.http.openapi import document
 from perturank.service.http.rank import ListEndpoints
@@ -57,8 +58,10 @@ class Parts:
         )
         self.gate = Gate(keyring, metrics, lambda: _page_origins(service))
         self._ubi = UbiEndpoints(service, keyring)
+        lists = ListEndpoints(service, metrics)
         self._by_name = {
-            "lists": ListEndpoints(service, metrics),
+            "lists": lists,
+            "tests": LiveTestEndpoints(service, lists),
             "models": ModelEndpoints(service),
             "health": self.health,
             "watch": Dashboard(service, overview),

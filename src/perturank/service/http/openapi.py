@@ -51,9 +51,10 @@ def _operation(route: Route) -> dict[str, Any]:
         },
     }
     parameters: list[dict[str, Any]] = [{"name": name, "in": "query", "schema": schema} for name, schema in route.query]
-    if "{model}" in route.path:
-        pattern = {"type": "string", "pattern": f"^{MODEL.pattern}$"}
-        parameters.append({"name": "model", "in": "path", "required": True, "schema": pattern})
+    for name in ("model", "test"):
+        if f"{{{name}}}" in route.path:
+            pattern = {"type": "string", "pattern": f"^{MODEL.pattern}$"}
+            parameters.append({"name": name, "in": "path", "required": True, "schema": pattern})
     if parameters:
         found["parameters"] = parameters
     if route.takes is not None:

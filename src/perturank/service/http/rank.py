@@ -158,20 +158,21 @@ class ListEndpoints:
             return None
         for asks in batch:
             spec = Spec(n_features=n_features, scaling="auto")
-            self._read(spec, self._readable(spec, asks)[0])  # refuses what the model would
+            self.read(spec, self.readable(spec, asks)[0])  # refuses what the model would
         return SpecRequest(n_features=n_features)
 
     def _parsed(self, loaded: LoadedModel, given: Rank | RawRank) -> Parsed:
-        asks, skipped = self._readable(loaded.spec, given)
-        return Parsed(loaded, asks, *self._read(loaded.spec, asks), skipped)
+        asks, skipped = self.readable(loaded.spec, given)
+        return Parsed(loaded, asks, *self.read(loaded.spec, asks), skipped)
 
-    def _readable(self, spec: Spec, asks: Rank | RawRank) -> tuple[Rank | RawRank, list[Skipped]]:
+    def readable(self, spec: Spec, asks: Rank | RawRank) -> tuple[Rank | RawRank, list[Skipped]]:
         """Return the request without the documents that are to be skipped, and these."""
         if asks.on_error == "refuse":
             return asks, []
-        return without_bad(asks, partial(self._read, spec))
+        return without_bad(asks, partial(self.read, spec))
 
-    def _read(self, spec: Spec, asks: Rank | RawRank) -> tuple[list[str], np.ndarray, np.ndarray | None]:
+    def read(self, spec: Spec, asks: Rank | RawRank) -> tuple[list[str], np.ndarray, np.ndarray | None]:
+        """Return ids, features [n, d] and prior [n] of a request; refuse what the model cannot answer."""
         most = self._service.settings.max_documents
         if isinstance(asks, RawRank):
             ids = asks.ids
@@ -190,9 +191,7 @@ class ListEndpoints:
         if parsed.asks.continues is not None:
             parsed = await self._next_page(parsed, parsed.asks.continues)
         self._recent.note(parsed.loaded.name, parsed.asks.query, parsed.ids, parsed.features, parsed.prior)
-        shown = await self._drawn(parsed)
-        documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
-        return RankedList(shown.impression, documents, shown.propensity, shown.version, shown.fallback, parsed.skipped)
+        return ranked_list(await self._drawn(parsed), parsed.skipped)
 
     async def _next_page(self, parsed: Parsed, impression: str) -> Parsed:
         """Return the request without the documents of earlier pages, for the version that drew them if it is stored."""
@@ -246,6 +245,12 @@ class ListEndpoints:
         if len(batch) > self._service.settings.max_batch:
             raise TooLarge(f"the batch has {len(batch)} requests", f"send at most {self._service.settings.max_batch}")
         return batch
+
+
+def ranked_list(shown: ServedList, skipped: list[Skipped]) -> RankedList:
+    """Return a list as it is answered."""
+    documents = [Ranked(id_, sure) for id_, sure in zip(shown.ids, shown.certain, strict=True)]
+    return RankedList(shown.impression, documents, shown.propensity, shown.version, shown.fallback, skipped)
 
 
 def _n_features(asks: Rank | RawRank) -> int | None:

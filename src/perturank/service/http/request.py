@@ -108,8 +108,9 @@ class Gate:
     def _admit(self, request: Request, scope: Scope | None, for_pages: bool) -> None:
         """Refuse a bad model name and a key without permission; `state.is_admin`: the key may administer the model."""
         model = request.path_params.get("model")
-        if model is not None and not MODEL.fullmatch(model):
-            raise Refused(f"{model[:80]!r} is no name of a model", "use letters, digits, dot, dash and underscore")
+        for kind, name in request.path_params.items():
+            if kind in ("model", "test") and not MODEL.fullmatch(name):
+                raise Refused(f"{name[:80]!r} is no name of a {kind}", "use letters, digits, dot, dash and underscore")
         if for_pages:
             check_page(request.headers, self._origins())
         if not self._keyring.asks:

@@ -10,7 +10,7 @@ from perturank.service.http.auth import Scope
 from perturank.service.http.dashboard import PAGES
 from perturank.service.log import snapshots
 from perturank.service.serving.overview import MODELS_ON_A_PAGE, SPANS
-from perturank.wire import answers, requests
+from perturank.wire import answers, live_tests, requests
 from perturank.wire.specification import SpecRequest
 from perturank.wire.ubi import EventRecord, QueryRecord
 
@@ -49,6 +49,7 @@ class Events:
 
 
 ONE = "/v1/models/{model}"
+TEST = "/v1/tests/{test}"
 RECENT_NOTE = "A recent query is somebody else's and needs the scope admin."
 ANEW = (("begin_anew", {"enum": ["true", "false"]}),)
 ANEW_NOTE = "Refused with 409 where what was learned could not be kept, unless `begin_anew` is true."
@@ -340,6 +341,67 @@ ROUTES = (
         answers.Erasing,
         202,
         (404, 413, 422, 507),
+    ),
+    Route("GET", "/v1/tests", "tests.list_tests", "List all live tests", "admin", None, live_tests.LiveTests),
+    Route("GET", TEST, "tests.get", "A live test", "admin", None, live_tests.LiveTestStanding, 200, (404, 422)),
+    Route(
+        "PUT",
+        TEST,
+        "tests.put",
+        "Begin a live test, or change it so that it counts anew",
+        "admin",
+        live_tests.LiveTest,
+        live_tests.LiveTestStanding,
+        200,
+        (404, 413, 422, 507),
+        also=((201, "it begins, or begins anew"),),
+    ),
+    Route(
+        "DELETE",
+        TEST,
+        "tests.stop",
+        "Stop a live test",
+        "admin",
+        None,
+        live_tests.LiveTestStanding,
+        200,
+        (404, 409, 422, 507),
+        note="What it has counted stays.",
+    ),
+    Route(
+        "POST",
+        f"{TEST}/rank",
+        "tests.rank",
+        "Rank documents by the arms of a live test, and log the list",
+        "serve",
+        requests.Rank,
+        answers.RankedList,
+        200,
+        (404, 409, 413, 422, 507),
+        binary=requests.RawRank,
+        example=(RANK, RANKING),
+    ),
+    Route(
+        "POST",
+        f"{TEST}/feedback",
+        "tests.feedback",
+        "Record clicks and other events on a list of a live test; answered when durable",
+        "serve",
+        requests.ListFeedback,
+        answers.Given,
+        200,
+        (404, 413, 422, 507),
+    ),
+    Route(
+        "POST",
+        f"{TEST}/promote",
+        "tests.promote",
+        "Let the first arm's model serve what the winner is, and stop the test",
+        "admin",
+        live_tests.Promote,
+        live_tests.Promoted,
+        200,
+        (404, 409, 413, 422, 503, 507),
     ),
     Route(
         "GET",

@@ -20,7 +20,7 @@ from perturank.service.learner.lead import Lead
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Completed, State
 from perturank.service.learner.states import States
-from perturank.service.log import Log, Transaction, snapshots
+from perturank.service.log import Log, Transaction, live_tests, snapshots
 from perturank.service.log.changes import last_version
 from perturank.service.log.counters import LEARNED, UPDATE_SECONDS, UPDATES
 from perturank.service.log.generations import KEPT, generations
@@ -75,6 +75,9 @@ class Learner:
     def catch_up(self) -> None:
         """Read the new records, and learn the batches among them."""
         for record in self.log.read(after=self.position):
+            if live_tests.is_stream(record.model):  # models that learn from it have the list too
+                self.states.position = record.position
+                continue
             state = self.states[record.model]
             now = state.generation, state.learned
             self._stored.setdefault(state.model, now)
@@ -228,6 +231,7 @@ class Learner:
             kept.add(pinned.entry.version)
         earlier = [each.last for each in generations(self.log, state.model) if not each.refusal]
         kept |= {last.snapshot.version for last in earlier[-KEPT:] if last is not None}
+        kept |= live_tests.versions_in_use(self.log, state.model)
         for each in set(stored) - kept:
             transaction.remove(snapshots.version_name(state.model, each))
 

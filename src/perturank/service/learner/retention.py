@@ -20,7 +20,7 @@ from perturank.parts.standardised import Standardised
 from perturank.service.learner import checkpoint, preservation, replay
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
-from perturank.service.log import Log, Transaction, changes, snapshots
+from perturank.service.log import Log, Transaction, changes, live_tests, snapshots
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -46,6 +46,7 @@ REMOVED_BEFORE = "end at removal"  # where the log ended when records were last 
 AT_ONCE = 500  # records looked at, and deleted while others wait
 SECONDS_TO_DELETE = 0.05  # of a look: by pages of a few milliseconds, between which others write
 SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_TESTS = 5.0  # looks at live tests, which change little
 
 Guard = Callable[[Transaction], None]  # stops a process that no longer leads
 
@@ -168,9 +169,10 @@ def request_erasure(log: Log, source: str, model: str | None = None) -> dict[str
     names = known(log)
     if model is not None and model not in names:
         raise NotKnown(f"the log knows no model {model!r}", "check its name")
-    seal = source_seal(source, log.secret)
+    seal, tests = source_seal(source, log.secret), live_tests.with_model(log, model)
     with log.transaction() as transaction:
-        return {name: changes.erase(transaction, name, seal) for name in (names if model is None else [model])}
+        wishes = {name: changes.erase(transaction, name, seal) for name in (names if model is None else [model])}
+        return wishes | live_tests.erase(transaction, seal, tests)
 
 
 def erase(log: Log, state: State, guard: Guard, retention: Retention | None = None) -> None:
@@ -288,10 +290,13 @@ def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
             for model, request in requests.items():
                 base = checkpoint.base_of(log, model)
                 if request > (0 if base is None else base.at):
-                    state = replay.follow(log, model, log.tail())
-                    for _ in preservation.preserve(log, model, state.at, lead.check):
-                        pass
-                    erase(log, state, lead.check)
+                    if live_tests.is_stream(model):
+                        live_tests.compact(log, model.removeprefix(live_tests.PREFIX), 0, lead.check)
+                    else:
+                        state = replay.follow(log, model, log.tail())
+                        for _ in preservation.preserve(log, model, state.at, lead.check):
+                            pass
+                        erase(log, state, lead.check)
                 for _ in delete(log, model, lead.check):
                     pass
         elif time.monotonic() > end:
@@ -299,6 +304,33 @@ def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
         else:
             time.sleep(SECONDS_BETWEEN_LOOKS)
     return True
+
+
+def tidy_tests(log: Log, retention: Retention | None, guard: Guard = lambda _: None) -> None:
+    """Delete the lists of tests that the retention does not keep, and those of erased sources.
+
+    A test goes on from its standing. Lists that are kept by their number, not by time, stay until the test is stopped.
+    """
+    now = next((record.at for record in log.read(after=log.tail() - 1)), 0)
+    for test in live_tests.names(log):
+        _tidy_test(log, test, retention, guard, now)
+
+
+def _tidy_test(log: Log, test: str, retention: Retention | None, guard: Guard, now: int) -> None:
+    standing, name = live_tests.stored(log, test), live_tests.stream(test)
+    base = checkpoint.base_of(log, name)
+    if standing is None:
+        return
+    through = 0
+    if retention is not None and retention.seconds is not None:
+        through = live_tests.closed_before(log, test, now - int(1000 * retention.seconds))
+    elif retention is not None and not standing.running:
+        through = standing.closed
+    is_asked = max(standing.erased.values(), default=0) > (0 if base is None else base.at)
+    if is_asked or through > (0 if base is None else base.through):
+        live_tests.compact(log, test, through, guard)
+    for _ in delete(log, name, guard):
+        pass
 
 
 class Next(NamedTuple):
@@ -330,6 +362,7 @@ class Housekeeper:
         self._preservations: dict[str, tuple[int, Iterator[None]]] = {}  # by model, with the request to erase
         self._unfinished: set[str] = set()
         self._until = 0.0
+        self._tests_looked_at = 0.0
 
     def is_busy(self, state: State) -> bool:
         """Return whether a look at this model would find something to do."""
@@ -341,6 +374,9 @@ class Housekeeper:
         now = max((state.when for state in states), default=0)
         self._until = time.monotonic() + SECONDS_TO_DELETE
         self._unfinished = {state.model for state in states if self._look_at(state, now)}
+        if time.monotonic() >= self._tests_looked_at + SECONDS_BETWEEN_TESTS:
+            self._tests_looked_at = time.monotonic()
+            tidy_tests(self._log, self._retention, self._guard)
         return bool(self._unfinished)
 
     def _look_at(self, state: State, now: int) -> bool:

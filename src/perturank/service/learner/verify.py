@@ -110,6 +110,10 @@ def _of_impression(record: Record, shown: Impression, before: Sequence[Record] |
     if record.impression is None or any(isinstance(each.entry, Impression) for each in before):
         yield "an impression without a name of its own"
         return
+    if shown.drafted is not None:  # a test's list, whose features the models that learn from it have
+        if len(shown.drafted.teams) != len(shown.ids):
+            yield f"{len(shown.ids)} ids for {len(shown.drafted.teams)} teams"
+        return
     try:
         features, prior, _ = unpacked(shown.packed, None)
     except BadInput as error:

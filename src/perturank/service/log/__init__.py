@@ -34,6 +34,10 @@ class Transaction(Protocol):
     def position(self) -> int:
         """The position of the last record, appended ones included."""
 
+    @property
+    def at(self) -> int:
+        """The time of its records, in milliseconds since 1970."""
+
     def append(self, model: str, entry: Entry, impression: bytes | None = None) -> int:
         """Add an entry at the end and return its position."""
 
@@ -57,6 +61,9 @@ class Transaction(Protocol):
 
     def store(self, name: str, content: bytes) -> None:
         """Store bytes under a name, in place of earlier ones."""
+
+    def stored(self, name: str) -> bytes | None:
+        """Return the bytes stored under this name, also by this transaction; None: there are none."""
 
     def remove(self, name: str) -> None:
         """Delete the bytes of this name."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
+from perturank.wire.live_tests import LiveTest
 from perturank.wire.specification import CLICK, ShownMode
 
 LEVEL = 1  # of compression; more takes three times as long for a few percent
@@ -43,6 +44,17 @@ class Deleted(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """A model was deleted, with its snapshots."""
 
 
+class Drafted(msgspec.Struct, frozen=True, array_like=True):
+    """How a live test made a list: which arm earns what its documents are worth, and who learns from it."""
+
+    teams: list[int]  # the arm of each place; -1: none, since all agree
+    specs: list[int]  # positions of the test's and of each arm's last change; 0: the caller's own order
+    versions: list[int]  # of each arm
+    counts: bool  # False: the caller's own order, since no program was compiled
+    learners: list[int]  # arms whose models have the list too
+    group: int = -1  # of a split: to which the source belongs
+
+
 class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """A list that was shown, with what `learn` needs of its documents."""
 
@@ -59,6 +71,7 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     own_agreed: bytes | None = None  # `agreed`, with the caller's own order; None: its quality is not counted
     query: str | None = None  # as it was typed, if the model keeps it
     shown_at: int | None = None  # of an imported list, if that is known: milliseconds since 1970
+    drafted: Drafted | None = None  # of a live test
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -198,6 +211,18 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, tag=14):
     impressions: list[bytes]
 
 
+class LiveTestChanged(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """A live test was begun or changed: it counts anew from here."""
+
+    spec: LiveTest
+
+
+class LiveTestStopped(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """A live test was stopped, and perhaps an arm promoted."""
+
+    promoted: str | None = None
+
+
 Entry = (
     Changed
     | Deleted
@@ -213,6 +238,8 @@ Entry = (
     | Erased
     | Scaled
     | Settled
+    | LiveTestChanged
+    | LiveTestStopped
 )
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above
@@ -406,8 +433,9 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         **({} if shown.ours is None else {"ours": shown.ours}),
         **({} if shown.query is None else {"query": shown.query}),
         **({} if shown.shown_at is None else {"shown_at": _iso(shown.shown_at)}),
+        **({} if shown.drafted is None else {"drafted": msgspec.structs.asdict(shown.drafted)}),
     }
-    if with_features:
+    if with_features and shown.packed:
         features, prior, _ = unpacked(shown.packed, None)
         values |= {"features": features.tolist(), "prior": prior.tolist()}
     return values

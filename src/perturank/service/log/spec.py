@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from perturank.catalogue import published
-from perturank.core import START, Ranker, streams
+from perturank.core import START, Key, Query, Ranker, streams
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 from perturank.parts.history_ranker import MemorySettings
@@ -81,6 +81,11 @@ class Spec(SpecRecord, frozen=True):
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time; models of equal specs share it."""
         return _start_of(msgspec.msgpack.encode(msgspec.structs.replace(self, ubi=Ubi(), keep_query=False)))
+
+    @property
+    def needs_own_lists(self) -> bool:
+        """Whether the ranker learns only from lists that it drew itself, since it needs its memo of them."""
+        return _needs_own_lists(msgspec.msgpack.encode(self))
 
     def _start(self) -> Ranker:
         width = self.width or self.n_features + self.is_standardised
@@ -348,6 +353,17 @@ def _defaults(ranker: str, n_features: int) -> Settings:
 @lru_cache(maxsize=64)
 def _start_of(spec: bytes) -> Ranker:
     return msgspec.msgpack.decode(spec, type=Spec)._start()
+
+
+@lru_cache(maxsize=64)  # it is traced, which takes a while
+def _needs_own_lists(spec: bytes) -> bool:
+    start, places = _start_of(spec), msgspec.msgpack.decode(spec, type=Spec).places
+    query = Query.of(np.zeros((places, start.n_features)))
+
+    def memo(ranker: Ranker, query: Query, key: Key) -> Any:
+        return ranker.rank(query, key, places).memo
+
+    return bool(jax.tree.leaves(eqx.filter_eval_shape(memo, start, query, jax.random.key(0))))
 
 
 @lru_cache(maxsize=32)  # making one compiles a program

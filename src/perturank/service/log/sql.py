@@ -348,6 +348,11 @@ class SqlTransaction(Generic[C]):
         insert = f"INSERT INTO {self._log.prefix}blobs (name, content) VALUES (?, ?)"
         self._execute(f"{insert} ON CONFLICT (name) DO UPDATE SET content = EXCLUDED.content", (name, content))
 
+    def stored(self, name: str) -> bytes | None:
+        """Return the bytes stored under this name, also by this transaction; None: there are none."""
+        row = self._execute(f"SELECT content FROM {self._log.prefix}blobs WHERE name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
     def remove(self, name: str) -> None:
         """Delete the bytes of this name."""
         self._execute(f"DELETE FROM {self._log.prefix}blobs WHERE name = ?", (name,))

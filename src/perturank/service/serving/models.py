@@ -20,12 +20,24 @@ from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.log import Log, snapshots
-from perturank.service.log.records import Changed, Deleted, Erased, Pinned, Record, RolledBack, Snapshot
+from perturank.service.log.live_tests import PREFIX
+from perturank.service.log.records import (
+    Changed,
+    Deleted,
+    Erased,
+    LiveTestChanged,
+    LiveTestStopped,
+    Pinned,
+    Record,
+    RolledBack,
+    Snapshot,
+)
 from perturank.service.log.refusals import NotKnown, NotReady, retold
 from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
 from perturank.service.serving.sampling import ListProgram, padded_length, sample_list
 from perturank.service.telemetry.logger import logger
+from perturank.wire.live_tests import LiveTest
 
 MOST_QUERIES = 25  # remembered of one model
 SECONDS_REMEMBERED = 3600.0
@@ -57,6 +69,7 @@ class LoadedModel:
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
     begun_anew: BegunAnew | None = None
+    changed: int = 0  # position of the record with this spec
 
     @cached_property
     def kind(self) -> tuple[object, ...]:
@@ -77,6 +90,15 @@ class LoadedModel:
     def program(self) -> ListProgram:
         """The program that draws its lists."""
         return ListProgram.of(self.ranker, self.spec)
+
+
+class LoadedTest(NamedTuple):
+    """One live test as it is served."""
+
+    name: str
+    spec: LiveTest
+    since: int  # position of the record with this spec
+    running: bool
 
 
 class RecentQuery(NamedTuple):
@@ -157,6 +179,7 @@ class LoadedModels:
         self._unread: set[str] = set()  # models whose version is read when the first request asks for it
         self._wanted: set[ProgramKey] = set()
         self.recent = RecentQueries()
+        self.tests: dict[str, LoadedTest] = {}
 
     def refresh(self) -> None:
         """Apply the new records of the log."""
@@ -184,7 +207,8 @@ class LoadedModels:
     def _load(self) -> None:
         """Apply the log as it stands; of the versions, which may be millions, only the newest."""
         end = self._log.tail()
-        for record in self._log.control_records(kinds=(Changed, Deleted, Pinned, RolledBack)):
+        kinds = (Changed, Deleted, Pinned, RolledBack, LiveTestChanged, LiveTestStopped)
+        for record in self._log.control_records(kinds=kinds):
             if record.position <= end:
                 self._apply(record)
         for name in self._models:
@@ -198,13 +222,12 @@ class LoadedModels:
         match record.entry:
             case Changed(generation=generation, spec=spec):
                 if loaded is not None and generation == loaded.generation:
-                    self._models[record.model] = replace(
-                        loaded, spec=spec, learned=loaded.learned and spec.adapt(loaded.learned)
-                    )
+                    learned = loaded.learned and spec.adapt(loaded.learned)
+                    self._models[record.model] = replace(loaded, spec=spec, learned=learned, changed=record.position)
                 else:
                     anew = None if loaded is None or generation else self._begun_anew(record)
                     start = LoadedModel(record.model, spec, generation or record.position)
-                    self._models[record.model] = replace(start, begun_anew=anew)
+                    self._models[record.model] = replace(start, begun_anew=anew, changed=record.position)
                 if loaded is not None and spec.layout != loaded.spec.layout:
                     self.recent.forget(record.model)  # features are kept as they came
             case RolledBack(version=version, generation=generation) if loaded is not None and generation:
@@ -222,6 +245,12 @@ class LoadedModels:
                 )
             case Pinned(version=version) if loaded is not None:
                 self._models[record.model] = replace(loaded, pinned=version)
+            case LiveTestChanged(spec=test):
+                name = record.model.removeprefix(PREFIX)
+                self.tests[name] = LoadedTest(name, test, record.position, running=True)
+            case LiveTestStopped():
+                name = record.model.removeprefix(PREFIX)
+                self.tests[name] = self.tests[name]._replace(running=False)
 
     def _begun_anew(self, record: Record) -> BegunAnew | None:
         """Return what is to be told of a model whose learning begins anew with this record, if it had learned."""
@@ -256,6 +285,17 @@ class LoadedModels:
         except BadInput:
             return loaded
         return loaded if learned is None and version else replace(loaded, learned=learned, version=version)
+
+    def with_version(self, loaded: LoadedModel, version: int) -> LoadedModel:
+        """Return the model as it is at a version of its generation; refuse one that is not stored."""
+        if version == loaded.version:
+            return loaded
+        if version not in loaded.published:
+            found = snapshots.found(self._log, loaded.name, version)
+            loaded = loaded if found is None else _add_version(replace(loaded, version=version), found)
+        if version not in loaded.published:
+            raise NotKnown(f"model {loaded.name!r} has no version {version} of this generation", "list its versions")
+        return replace(loaded, learned=_load_ranker(self._log, loaded, version), version=version)
 
     def all(self) -> list[LoadedModel]:
         """Return the models in the order of their names; `get` reads the ranker of one that nobody has asked for."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from perturank.core import KeepsLimits
 from perturank.exports import Export
-from perturank.service.log import Log, Transaction, changes, counters, snapshots, ubi
+from perturank.service.log import Log, Transaction, changes, counters, live_tests, snapshots, ubi
 from perturank.service.log.feedback import Status, close_windows, record_feedback, settle
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.records import (
@@ -39,7 +39,7 @@ from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.serving import sampling
 from perturank.service.serving.export import export_version, stored_version
-from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
+from perturank.service.serving.models import LoadedModel, LoadedModels, LoadedTest, VersionFiles
 from perturank.service.serving.sampling import SampledList
 from perturank.service.settings import ServeSettings
 from perturank.wire.requests import ListFeedback
@@ -84,8 +84,8 @@ class Service:
         self._files = VersionFiles(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
-        for name in self._models_with_lists():  # impressions of earlier processes
-            self.windows.note(name, self._tail)
+        for name in (*self._models_with_lists(), *map(live_tests.stream, self.models.tests)):
+            self.windows.note(name, self._tail)  # impressions of earlier processes
 
     def _models_with_lists(self) -> list[str]:
         """Return the models that may have impressions; logs of early versions have counted none."""
@@ -97,6 +97,11 @@ class Service:
             or self.log.newest(loaded.name, Closed, 1)
         ]
 
+    @property
+    def tail(self) -> int:
+        """The last position of the log when it was last read."""
+        return self._tail
+
     def refresh(self) -> None:
         """Read what other processes wrote to the log."""
         with self.reading:
@@ -105,7 +110,7 @@ class Service:
                 self._tail = self.log.tail()
 
     def complete_impressions(self) -> None:
-        """Settle events and close windows whose time is over; an error with one model does not stop the others."""
+        """Settle events, close windows and count lists of tests; an error with one model does not stop the others."""
         failures: list[Exception] = []
         for loaded in self.models.all():
             try:
@@ -113,6 +118,11 @@ class Service:
                 self._close_windows(loaded)
             except Exception as failure:
                 failures.append(failure)  # the next call tries it again
+        for test in list(self.models.tests.values()):
+            try:
+                self._count_lists(test)
+            except Exception as failure:
+                failures.append(failure)
         if failures:
             raise failures[0]
 
@@ -127,6 +137,14 @@ class Service:
         if position is not None:
             self.committer.submit(lambda transaction: close_windows(transaction, loaded.name, position)).result()
             self.windows.forget(loaded.name, position)
+
+    def _count_lists(self, test: LoadedTest) -> None:
+        """Close the windows of a test that are over, and count its lists."""
+        name = live_tests.stream(test.name)
+        position = self.windows.due(name, test.spec.window or 0.0)
+        if position is not None:
+            closed = self.committer.submit(live_tests.closing(self.log, test.name, position)).result()
+            self.windows.forget(name, closed)
 
     def find_model(self, name: str, wanted: Callable[[], SpecRequest | None] | None = None) -> LoadedModel:
         """Return a model; on loopback, the first request that the default model could answer creates it."""
@@ -168,7 +186,7 @@ class Service:
         has none of their documents. `query_id` is the caller's own name for the query.
         """
         top = loaded.spec.places if top is None else top
-        own = _own(len(ids), prior, top)
+        own = own_order(len(ids), prior, top)
         drawn = None
         if not fallback:
             n_above = 0 if pages is None else len(pages.ids)
@@ -324,20 +342,28 @@ class Service:
         self.committer.submit(lambda transaction: changes.import_ranker(transaction, model, file)).result()
 
     def erase(self, model: str, source: str) -> int:
-        """Request that all records of a source be deleted; return the position of the request."""
+        """Request that all records of a source be deleted, also from tests; return the position of the request."""
         self.models.get(model)
         seal = source_seal(source, self.log.secret)
-        position = self.committer.submit(lambda transaction: changes.erase(transaction, model, seal)).result()
+
+        def write(transaction: Transaction) -> int:
+            live_tests.erase(transaction, seal, live_tests.with_model(self.log, model))
+            return changes.erase(transaction, model, seal)
+
+        position = self.committer.submit(write).result()
         self.refresh()
         return position
 
     def file(self, model: str, *, history: bool = True) -> bytes:
         """Return the served version as a file that `perturank.load` reads; without its history it cannot learn more."""
-        loaded = self.models.get(model)
+        return self.file_of(self.models.get(model), history=history)
+
+    def file_of(self, loaded: LoadedModel, *, history: bool = True) -> bytes:
+        """Return the same of a model as it is at some version."""
         if history and loaded.version and snapshots.has_history(loaded.ranker):
-            return self._files.make(model, loaded.version)
+            return self._files.make(loaded.name, loaded.version)
         scaling = loaded.spec.scaling
-        return snapshots.file_bytes(loaded.ranker, model, loaded.version, history=history, scaling=scaling)
+        return snapshots.file_bytes(loaded.ranker, loaded.name, loaded.version, history=history, scaling=scaling)
 
     def export(
         self, model: str, format: str, *, version: int | None = None, name: str | None = None, prior: str | None = None
@@ -363,7 +389,7 @@ def _find_impression(transaction: Transaction, name: bytes, asked: str) -> Recor
     raise NotKnown(f"impression {asked!r} is not in the log", "it was compacted, erased, or never kept")
 
 
-def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
+def own_order(n: int, prior: np.ndarray | None, top: int) -> list[int]:
     """Return the caller's own order: by its prior, or as the documents were sent."""
     order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
     return order[:top]
