@@ -220,6 +220,8 @@ class Operations:
         chance: Chance | None = None,
         scaling: Scaling | None = None,
         prior_strength: float | None = None,
+        candidates: float | None = None,
+        keep_queries: bool | None = None,
         begin_anew: bool = False,
     ) -> Call[Described]:
         """Make a model, or replace its specification; `patch_model` changes some fields of it.
@@ -244,6 +246,8 @@ class Operations:
             "chance": chance,
             "scaling": scaling,
             "prior_strength": prior_strength,
+            "candidates": candidates,
+            "keep_queries": keep_queries,
         }
         body = {name: value for name, value in given.items() if value is not None}
         return Call("PUT", of_model(model), body=body, query=_anew(begin_anew), harmless=not begin_anew)

@@ -68,6 +68,8 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
     chance: Chance = "machine"  # seeded: the number of the draw decides a list, and the seed
     prior_strength: Annotated[float, msgspec.Meta(ge=0, le=100)] = 1.0  # score of a document one spread above the mean
+    candidates: Share = 0.05  # of impressions whose candidates are all kept, to judge other rankers by
+    keep_queries: bool = False  # the text of queries is kept, too; else a keyed digest of it
 
 
 def _ranker_of_early_records() -> str:

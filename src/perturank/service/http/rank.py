@@ -223,6 +223,7 @@ class ListEndpoints:
             source=asks.source,
             draw=asks.draw,
             pages=pages,
+            query=asks.query,
         )
         length = padded_length(len(ids), loaded.spec.places)
         if pages is not None and pages.last.mode == "own":  # the order goes on as it began

@@ -55,6 +55,17 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     ours: list[str] | None = None  # the list that the model would have shown, if the caller showed its own order
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
     earlier: list[bytes] = []  # names of the pages before this one, the first page first
+    log_p: bytes | None = None  # of each place given those above it, float32; empty: all are certain; None: not known
+    query: bytes | None = None  # a keyed digest of its text
+    query_text: str | None = None  # only of models that keep it
+    candidates: bytes | None = None  # all documents, of a sample of impressions: see candidates.py
+
+    @property
+    def place_log_p(self) -> list[float] | None:
+        """The log-probability of each place given those above it; None: not known."""
+        if self.log_p is None:
+            return None
+        return np.frombuffer(self.log_p, "<f4").tolist() if self.log_p else [0.0] * len(self.ids)
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -277,6 +288,11 @@ def source_seal(source: str, secret: bytes) -> bytes:
     return hashlib.blake2b(source.encode(), key=secret, digest_size=SOURCE_BYTES, person=b"source").digest()
 
 
+def query_seal(text: str, secret: bytes) -> bytes:
+    """Return a keyed hash of a query's text: equal texts have equal ones, and it does not reveal them; 16 bytes."""
+    return hashlib.blake2b(text.encode(), key=secret, digest_size=SOURCE_BYTES, person=b"query").digest()
+
+
 def _signature(name: bytes, model: str, secret: bytes) -> bytes:
     return hashlib.blake2b(name + model.encode(), key=secret, digest_size=ID_SIGNATURE_BYTES).digest()
 
@@ -384,6 +400,9 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
         "source": shown.source,
         **({} if shown.ours is None else {"ours": shown.ours}),
+        **({} if shown.log_p is None else {"place_propensities": [probability(p) for p in shown.place_log_p or ()]}),
+        **({} if shown.query is None else {"query": shown.query.hex()}),
+        **({} if shown.query_text is None else {"query_text": shown.query_text}),
     }
     if with_features:
         features, prior, _ = unpacked(shown.packed, None)

@@ -37,6 +37,7 @@ class SampledList:
     memo: list[np.ndarray]
     best: list[int]
     agreed: bytes | None  # see `agreement`
+    places: bytes | None  # see `place_log_p`
 
 
 class ListProgram(NamedTuple):
@@ -118,6 +119,7 @@ def sample_list(
         [np.asarray(leaf) for leaf in memo],
         best,
         None if log_ps is None else agreement(log_ps, order, best, limits.share),
+        None if log_ps is None else place_log_p(log_ps, order, best, limits.share),
     )
 
 
@@ -178,10 +180,34 @@ def agreement(log_p: Sequence[float], order: Sequence[int], best: Sequence[int],
 
     log_p [k] are the places' own log-probabilities when the list explores, which a share of the lists do.
     """
-    found, together = [], 0.0
+    found = _log_prefixes(log_p, order, best, share)
+    n = next((place for place, document in enumerate(order) if document != best[place]), len(order))
+    return struct.pack(f"<{n}f", *found[:n])
+
+
+def place_log_p(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> bytes:
+    """Return the log-probability of each place given those above it, float32, over lists that explore and that do not.
+
+    Above it stands what both kinds of lists may show, or, once it differs from the best estimate, only those that
+    explore. If no list explores, nothing is returned: every place is certain.
+    """
+    if share == 0:
+        return b""
+    found = _log_prefixes(log_p, order, best, share)
+    places = [min(0.0, after - above) for above, after in zip([0.0, *found], found, strict=False)]
+    return struct.pack(f"<{len(places)}f", *places)
+
+
+def _log_prefixes(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> list[float]:
+    """Return the log-probability that a list begins with the first r documents of this order, for each r."""
+    found, together, agrees = [], 0.0, True
     for place, document in enumerate(order):
-        if document != best[place]:
-            break
         together += log_p[place]
-        found.append(min(0.0, together if share == 1 else math.log(share * math.exp(together) + (1 - share))))
-    return struct.pack(f"<{len(found)}f", *found)
+        agrees = agrees and document == best[place]
+        if share == 1:
+            found.append(min(0.0, together))
+        elif agrees:
+            found.append(min(0.0, math.log(share * math.exp(together) + (1 - share))))
+        else:
+            found.append((math.log(share) if share else -math.inf) + together)
+    return found

@@ -16,6 +16,7 @@ import numpy as np
 
 from perturank.core import KeepsLimits
 from perturank.service.log import Log, Transaction, changes, counters, snapshots
+from perturank.service.log.candidates import is_sampled, own_order, pack_candidates
 from perturank.service.log.feedback import Status, close_windows, record_feedback, settle
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.records import (
@@ -28,6 +29,7 @@ from perturank.service.log.records import (
     new_id,
     packed,
     probability,
+    query_seal,
     rearranged,
     sign_id,
     source_seal,
@@ -155,6 +157,7 @@ class Service:
         draw: int | None = None,
         fallback: bool = False,
         pages: Pages | None = None,
+        query: str | None = None,
     ) -> Future[ServedList]:
         """Return a future that resolves when the impression is durable; `draw` selects a reproducible random key.
 
@@ -162,7 +165,7 @@ class Service:
         has none of their documents.
         """
         top = loaded.spec.places if top is None else top
-        own = _own(len(ids), prior, top)
+        own = own_order(len(ids), prior)[:top]
         drawn = None
         if not fallback:
             n_above = 0 if pages is None else len(pages.ids)
@@ -182,8 +185,13 @@ class Service:
             None if drawn is None or mode != "shadow" else [ids[row] for row in drawn.order],
             None if explores is None else explores.agreed,
             [] if pages is None else pages.names,
+            b"" if explores is None else explores.places,
+            None if query is None else query_seal(query, self.log.secret),
+            query if loaded.spec.keep_queries else None,
         )
         name = new_id(self._tail)
+        # Of a first page alone: what stands on the next one depends on it.
+        keeps_candidates = pages is None and is_sampled(name, loaded.spec.candidates)
         propensity = None if log_propensity is None else probability(log_propensity)
         impression = sign_id(name, loaded.name, self.log.secret)
         memo = [] if explores is None else explores.memo
@@ -191,13 +199,14 @@ class Service:
         def write(transaction: Transaction) -> ServedList:
             # It may have been deleted since the list was drawn, or have other features now: where an impression
             # stands in the log says which features it has.
-            current, shown = transaction.require_model(loaded.name), features[rows]
+            current, documents = transaction.require_model(loaded.name), features
             if current.generation == loaded.generation and current.spec.layout != loaded.spec.layout:
-                shown = rearranged(shown, layout_change(loaded.spec.layout, current.spec.layout))
+                documents = rearranged(features, layout_change(loaded.spec.layout, current.spec.layout))
             # Packed in this thread, which mostly waits for the disk: the other one has requests to answer.
-            content = packed(shown, None if prior is None else prior[rows], memo)
+            content = packed(documents[rows], None if prior is None else prior[rows], memo)
+            candidates = pack_candidates(ids, documents, prior, rows) if keeps_candidates else None
             transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
-            written = msgspec.structs.replace(entry, packed=content)
+            written = msgspec.structs.replace(entry, packed=content, candidates=candidates)
             position = transaction.append(loaded.name, written, name)
             return ServedList(impression, entry.ids, certain, propensity, loaded.version, position, fallback)
 
@@ -336,12 +345,6 @@ def _find_impression(transaction: Transaction, name: bytes, asked: str) -> Recor
         if isinstance(record.entry, Impression):
             return record
     raise NotKnown(f"impression {asked!r} is not in the log", "it was compacted, erased, or never kept")
-
-
-def _own(n: int, prior: np.ndarray | None, top: int) -> list[int]:
-    """Return the caller's own order: by its prior, or as the documents were sent."""
-    order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
-    return order[:top]
 
 
 class Windows:
