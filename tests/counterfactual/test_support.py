@@ -47,7 +47,7 @@ def test_few_lists_in_effect_are_refused() -> None:
     lists = LoggedLists(np.ones((500, 1)), np.full((500, 1), 0.1), np.arange(500)[:, None] % 10 == 0)
     found = evaluate(lists)["snrips"]
     assert found.effective == pytest.approx(50)
-    assert found.refusal == "the log is worth 50 lists of B, and an interval needs 100"
+    assert found.refusal == "the log is worth 50 lists of B, and an interval needs 200"
 
 
 def test_probabilities_that_do_not_add_up_are_refused() -> None:

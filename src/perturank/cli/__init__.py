@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli import check, inventory, learn, log, play, reproduce, serve, simulate
+from perturank.cli import check, evaluate, inventory, learn, log, play, reproduce, serve, simulate
 from perturank.errors import BadInput
 
 # Packages that only some commands need: commands import what they need themselves, so that --help does not load JAX.
@@ -78,6 +78,7 @@ app.command("serve")(serve.serve)
 app.command("play")(play.play)
 app.command("learn")(learn.learn)
 app.command("replay")(learn.replay)
+app.command("evaluate")(evaluate.evaluate)
 app.add_typer(log.log_commands, name="log")
 app.add_typer(serve.key_commands, name="keys")
 

@@ -1,9 +1,9 @@
 """What another ranker would have earned: its value, estimated on lists that were shown with known probabilities.
 
->>> lists = LoggedLists(rewards=[[1.0], [0.0]] * 100, logged=[[0.5], [0.5]] * 100, target=[[1.0], [0.0]] * 100)
+>>> lists = LoggedLists(rewards=[[1.0], [0.0]] * 200, logged=[[0.5], [0.5]] * 200, target=[[1.0], [0.0]] * 200)
 >>> found = evaluate(lists, ["rips"])["rips"]
 >>> found.value, found.effective, found.support
-(1.0, 100.0, 1.0)
+(1.0, 200.0, 1.0)
 """
 
 from perturank.counterfactual.estimators import ESTIMATORS, Estimate, Interval, evaluate, logged_value

@@ -183,12 +183,21 @@ def _estimate(lists: LoggedLists, estimator: Estimator) -> Estimate:
     found = _support(lists, estimator, weights)
     if not estimator.needs_support:
         found = replace(found, refusal="")
-    about = (None if not estimator.needs_support else found.share, found.effective, found.refusal, estimator.assumes)
-    if found.refusal:
-        return Estimate(estimator.name, None, None, None, None, *about)
-    moments = estimator.moments(lists, weights)
-    gain = moments.less(lists.rewards.sum(axis=1)).interval()
-    return Estimate(estimator.name, *moments.interval(), gain, *about)
+    interval = gain = None
+    if not found.refusal:
+        moments = estimator.moments(lists, weights)
+        interval, gain = moments.interval(), moments.less(lists.rewards.sum(axis=1)).interval()
+    return Estimate(
+        estimator=estimator.name,
+        value=interval and interval.value,
+        low=interval and interval.low,
+        high=interval and interval.high,
+        gain=gain,
+        support=found.share if estimator.needs_support else None,
+        effective=found.effective,
+        refusal=found.refusal,
+        assumes=estimator.assumes,
+    )
 
 
 def _support(lists: LoggedLists, estimator: Estimator, weights: np.ndarray) -> Support:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
-from scipy import stats
 
-from perturank.significance import LEVEL
-
-Z = float(stats.norm.ppf((1 + LEVEL) / 2))
+LEVEL = 0.95
+Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 NO_SKEWNESS = 1e-9
 
 

@@ -38,6 +38,7 @@ from perturank.service.log.records import (
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.serving import sampling
+from perturank.service.serving.evaluations import Evaluations
 from perturank.service.serving.models import LoadedModel, LoadedModels, VersionFiles
 from perturank.service.settings import ServeSettings
 from perturank.wire.requests import ListFeedback
@@ -80,6 +81,7 @@ class Service:
         self.stopping = threading.Event()  # set when the process is to stop: streams and child processes then end
         self.reading, self._closed = threading.RLock(), False  # the lock keeps other threads from refreshing
         self._files = VersionFiles(log.url, self.stopping)
+        self.evaluations = Evaluations(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
         for name in self._models_with_lists():  # impressions of earlier processes
