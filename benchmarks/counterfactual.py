@@ -22,7 +22,7 @@ from perturank.clicks import dcm, pbm
 from perturank.core import Array, Interaction, Limits, Query, Ranker
 from perturank.counterfactual import ESTIMATORS, LoggedLists, Reward, cross_fitted, evaluate, place_rewards
 
-N_QUERIES, N_DOCUMENTS, PLACES, N_FEATURES, GRADES = 30, 6, 3, 5, 3
+N_QUERIES, N_DOCUMENTS, PLACES, N_FEATURES, GRADES = 30, 4, 3, 5, 3
 ANYWHERE = 1000
 USERS = ("perfect", "navigational", "informational", "position-based")
 # Which users meet what an estimator assumes, beside those of whom nothing is assumed.
@@ -32,7 +32,7 @@ ITEM_POSITION = ("perfect", "position-based")  # a perfect user reads every plac
 POLICIES = {
     "P²": ("p2linrank", {"n_rankers": 10, "noise_std": 0.4, "floor": 0.1}, 60),
     "PDGD": ("pdgd-linear", {}, 60),
-    "ε-greedy": ("epsilon-greedy-linear", {"epsilon": 0.5}, 60),
+    "ε-greedy": ("epsilon-greedy-linear", {"epsilon": 0.7}, 60),
     "P², certain": ("p2linrank", {"noise_std": 0.01, "floor": 0.0}, 300),
 }
 TARGET = ("pdgd-linear", {"learning_rate": 0.3}, 300)
@@ -224,9 +224,11 @@ def meets(estimator: str, user: str) -> bool:
     return estimator != "dm" and ("iips" not in estimator or user in ITEM_POSITION)
 
 
-def rows(n: int, repetitions: int, rewards: tuple[Reward, ...]) -> Iterator[tuple[str, str, str, str, Outcome]]:
+def rows(
+    n: int, repetitions: int, rewards: tuple[Reward, ...], seed: int
+) -> Iterator[tuple[str, str, str, str, Outcome]]:
     """Yield policy, user, reward, estimator and what became of it."""
-    world = World.of(1)
+    world = World.of(seed)
     other = frozen(world, *TARGET, seed=7)
     for policy, about in POLICIES.items():
         traffic = Traffic.of(world, frozen(world, *about, seed=3), other)
@@ -241,17 +243,19 @@ def rows(n: int, repetitions: int, rewards: tuple[Reward, ...]) -> Iterator[tupl
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lists", type=int, default=3000)
+    parser.add_argument("--lists", type=int, default=2500)
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--rewards", nargs="+", default=["first-click", "clicks"])
+    parser.add_argument("--seed", type=int, default=1, help="of the world")
     said = parser.parse_args()
     print(
         "| shown by | user | reward | estimator | refused | coverage | of the gain | bias | width | lists in effect |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for policy, user, reward, estimator, found in rows(said.lists, said.repetitions, tuple(said.rewards)):
+    for policy, user, reward, estimator, found in rows(said.lists, said.repetitions, tuple(said.rewards), said.seed):
         mark = "" if meets(estimator, user) else " (not met)"
         numbers = f"{found.coverage:.1%} | {found.gain_coverage:.1%} | {found.bias:+.4f} | {found.width:.3f}"
+        numbers = "– | – | – | –" if found.refused == 1 else numbers
         print(
             f"| {policy} | {user} | {reward} | {estimator}{mark} | {found.refused:.0%} | {numbers} | "
             f"{found.effective:.0f} |",

@@ -125,7 +125,10 @@ LEARNING = Column((
     room("service", "child processes", "service", "children", "settings"),
 ))  # fmt: skip
 ROOMS = Column((
-    room("service/http", "requests in, answers out", "service"),
+    Row((
+        (1, room("service/http", "requests in, answers out", "service")),
+        (1, room("service/evaluation", "other rankers judged on the log", "service")),
+    )),
     Row(((1, SERVING), (1, LEARNING))),
     room("service/log", "one order of everything that decides a model", "service"),
 ))  # fmt: skip
@@ -143,7 +146,10 @@ VOCABULARY = "Query, Ranking, Interaction, Ranker and its protocols, settings"
 HOUSE = Column((
     room("cli", "the command line", "shared"),
     Row(((8, STUDY), (12, SERVICE), (4, room("client", "the API from Python, without JAX", "service")))),
-    room("storage, catalogue", "rankers as files; everything that has a name", "library", "storage", "catalogue"),
+    Row((
+        (3, room("storage, catalogue", "rankers as files; all that has a name", "library", "storage", "catalogue")),
+        (2, room("counterfactual", "the value of a ranker on lists of another", "library")),
+    )),
     ALGORITHMS,
     room("parts", "what rankers are made of: pure functions on arrays", "library"),
     room("core", VOCABULARY, "library", "core", "publishing", "hyperparameters", "errors"),

@@ -54,6 +54,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "pin": (1,),
     "roll_back": (1,),
     "put_file": (b"",),
+    "evaluate": ("own",),
     "erase": ("s",),
 }
 Talk = Callable[[AsyncClient], Awaitable[None]]

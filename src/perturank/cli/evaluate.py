@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -92,15 +93,18 @@ def evaluate(
 
 
 def _print(found: Evaluation) -> None:
-    title = f"{found.against} on {found.lists:,} lists of {found.model}: {REWARDS[found.reward]}, {found.places} places"
+    top = "the first place" if found.places == 1 else f"{found.places} places"
+    title = f"{found.against} on {found.lists:,} lists of {found.model}: {REWARDS[found.reward]}, {top}"
     columns = ("", "earns", "95 % interval", "gain", "95 % interval", "in effect", "support")
     shown = table(title, *columns, numbers=True)
     earned = found.earned
-    shown.add_row(found.model, f"{earned.value:.4f}", _interval(earned.low, earned.high), "", "", f"{found.lists}", "")
+    shown.add_row(
+        found.model, f"{earned.value:.4f}", _interval(earned.low, earned.high), "", "", f"{found.lists:,}", ""
+    )
     for each in found.estimates:
         shown.add_row(each.estimator, *_numbers(each))
     to_people(shown)
-    for text in dict.fromkeys(_sentences(found)):
+    for text in _sentences(found):
         to_people(text)
 
 
@@ -120,12 +124,20 @@ def _interval(low: float, high: float, sign: str = "") -> str:
 
 def _sentences(found: Evaluation) -> list[str]:
     """Return what is to be known beside the numbers, each estimator's assumption first."""
-    assumed = [f"{each.estimator}: {each.assumes}" for each in found.estimates]
-    refused = [f"{each.estimator} is refused: {each.refusal}." for each in found.estimates if each.refusal]
+    assumed = _grouped({each.estimator: each.assumes for each in found.estimates})
+    refused = _grouped({each.estimator: f"refused, {each.refusal}." for each in found.estimates if each.refusal})
     said = [f"{found.agrees:.0%} of the lists begin with the document that {found.against} would show first."]
     if found.left_out:
         said.append(f"Left out: {', '.join(f'{n:,} lists {why}' for why, n in found.left_out.items())}.")
-    return ["", *assumed, "", *refused, *_needed(found), *said, *([found.note] if found.note else [])]
+    return ["", *assumed, *refused, *_needed(found), *said, *([found.note] if found.note else [])]
+
+
+def _grouped(texts: Mapping[str, str]) -> list[str]:
+    """Return each text once, behind the names that it is about."""
+    return [
+        f"{', '.join(name for name, each in texts.items() if each == text)}: {text}"
+        for text in dict.fromkeys(texts.values())
+    ]
 
 
 def _needed(found: Evaluation) -> list[str]:

@@ -307,6 +307,24 @@ class Operations:
         return Call("GET", of_model(model, "/file"), query=query, harmless=not history)
 
     @Operation
+    def evaluate(
+        self,
+        against: str,
+        *,
+        model: str = DEFAULT,
+        reward: str | None = None,
+        places: int | None = None,
+        after: int | None = None,
+    ) -> Call[dict[str, Any]]:
+        """Return what a version, a ranker or the caller's own order would have earned on the model's traffic.
+
+        It takes from seconds to minutes, and the service may answer with what it found some minutes ago.
+        """
+        given = {"against": against, "reward": reward, "places": places, "after": after}
+        query = {name: str(value) for name, value in given.items() if value is not None}
+        return Call("GET", of_model(model, "/evaluate"), query=query, harmless=False)
+
+    @Operation
     def put_file(self, content: bytes, *, model: str = DEFAULT) -> Call[Accepted]:
         """Let learning go on from a file of `perturank.save`; what was learned before is dropped."""
         return Call("PUT", of_model(model, "/file"), body=content, form="file", harmless=False)

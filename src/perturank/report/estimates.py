@@ -21,7 +21,7 @@ def estimates_figure(title: str, label: str, earned: Interval, estimates: Sequen
     axes.axvline(earned.value, color=GREY, lw=1)
     for row, each in enumerate(estimates):
         if each.value is None or each.low is None or each.high is None:
-            axes.text(earned.value, row, " refused", va="center", color=GREY, fontsize=8)
+            axes.text(0.01, row, "refused", va="center", color=GREY, transform=axes.get_yaxis_transform())
             continue
         axes.plot([each.low, each.high], [row, row], color=COLOURS[0], lw=2, solid_capstyle="butt")
         axes.plot(each.value, row, "o", color=COLOURS[0], ms=4)
