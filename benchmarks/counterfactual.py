@@ -119,7 +119,9 @@ def _log_p(ranker: Ranker, query: Query, lists: Array) -> Array:
         none = (jnp.asarray(0), jnp.asarray(ANYWHERE), jnp.asarray(True))
         limits = Limits.of(ranker.score(query), query.mask, *none, given=order)
         asked = Query(query.features, query.mask, query.ids, query.prior, limits)
-        return ranker.rank(asked, jax.random.key(0), PLACES).log_p
+        log_p = ranker.rank(asked, jax.random.key(0), PLACES).log_p
+        assert log_p is not None
+        return log_p
 
     return jax.vmap(one)(lists)
 
@@ -156,8 +158,7 @@ class Traffic:
         drawn = (np.cumsum(self.whole, axis=1)[q] < rng.random(n)[:, None]).sum(axis=1).clip(max=len(LISTS) - 1)
         shown, best, place = LISTS[drawn], self.best[q], np.arange(PLACES)
         earned = place_rewards(reward, user.clicks(world.grades[q[:, None], shown], rng))
-        features = world.features[q[:, None]], world.features[q[:, None]]
-        rows = features[0][np.arange(n)[:, None], 0, shown], features[1][np.arange(n)[:, None], 0, best]
+        rows = world.features[q[:, None], shown], world.features[q[:, None], best]
         return LoggedLists(
             earned,
             self.places[q, drawn],
@@ -201,8 +202,7 @@ def study(
         for name, each in evaluate(traffic.lists(world, user, reward, n, rng)).items():
             refused[name].append(each.effective)
             if each.gain is not None and each.value is not None and each.low is not None and each.high is not None:
-                holds = each.gain.low <= gain <= each.gain.high
-                found[name].append((each.value, each.low, each.high, holds))
+                found[name].append((each.value, each.low, each.high, each.gain.low <= gain <= each.gain.high))
     outcomes = {}
     for name in ESTIMATORS:
         values = np.array(found[name]).reshape(-1, 4)
@@ -225,13 +225,13 @@ def meets(estimator: str, user: str) -> bool:
 
 
 def rows(
-    n: int, repetitions: int, rewards: tuple[Reward, ...], seed: int
+    policies: list[str], n: int, repetitions: int, rewards: tuple[Reward, ...], seed: int
 ) -> Iterator[tuple[str, str, str, str, Outcome]]:
     """Yield policy, user, reward, estimator and what became of it."""
     world = World.of(seed)
     other = frozen(world, *TARGET, seed=7)
-    for policy, about in POLICIES.items():
-        traffic = Traffic.of(world, frozen(world, *about, seed=3), other)
+    for policy in policies:
+        traffic = Traffic.of(world, frozen(world, *POLICIES[policy], seed=3), other)
         for user, reward in itertools.product(USERS, rewards):
             found = study(world, traffic, User.named(user), reward, n, repetitions, seed=5)
             for estimator, outcome in found.items():
@@ -245,6 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lists", type=int, default=2500)
     parser.add_argument("--repetitions", type=int, default=1000)
+    parser.add_argument("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
     parser.add_argument("--rewards", nargs="+", default=["first-click", "clicks"])
     parser.add_argument("--seed", type=int, default=1, help="of the world")
     said = parser.parse_args()
@@ -252,7 +253,9 @@ def main() -> None:
         "| shown by | user | reward | estimator | refused | coverage | of the gain | bias | width | lists in effect |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for policy, user, reward, estimator, found in rows(said.lists, said.repetitions, tuple(said.rewards), said.seed):
+    for policy, user, reward, estimator, found in rows(
+        said.policies, said.lists, said.repetitions, tuple(said.rewards), said.seed
+    ):
         mark = "" if meets(estimator, user) else " (not met)"
         numbers = f"{found.coverage:.1%} | {found.gain_coverage:.1%} | {found.bias:+.4f} | {found.width:.3f}"
         numbers = "– | – | – | –" if found.refused == 1 else numbers

@@ -154,8 +154,9 @@ def _needed(found: Evaluation) -> list[str]:
 
 def _draw(found: Evaluation, path: Path) -> None:
     from perturank import storage
-    from perturank.report import estimates, pictures
+    from perturank.report import pictures  # which says so if Matplotlib is missing
+    from perturank.report.estimates import estimates_figure
 
     title = f"{found.against} on {found.lists:,} lists of {found.model}"
-    drawn = estimates.estimates_figure(title, REWARDS[found.reward], found.earned, found.estimates)
+    drawn = estimates_figure(title, REWARDS[found.reward], found.earned, found.estimates)
     storage.put(path, pictures.png(drawn))

@@ -22,7 +22,7 @@ def of_mean(mean: float, deviations: np.ndarray) -> tuple[float, float]:
     spread = math.sqrt(float((deviations**2).sum()) / max(n - 1, 1))
     if spread == 0:
         return mean, mean
-    skewness = float((deviations**3).mean()) / spread**3
+    skewness = float((deviations * deviations * deviations).mean()) / spread**3
     t_low, t_high = (_untransformed(z, skewness, root) for z in (-Z, Z))
     return mean - spread / root * t_high, mean - spread / root * t_low
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from matplotlib.figure import Figure
+
 from perturank.counterfactual import Estimate, Interval
-from perturank.report.pictures import Figure
 from perturank.report.styles import COLOURS, INK
 
 WIDTH, ROW, REST = 6.4, 0.32, 1.1  # inches

@@ -57,8 +57,8 @@ def serve(log: Log, n: int, seed: int, model: str = "m") -> None:
             liked = chances(rows[[IDS.index(id_) for id_ in answer.ids]])
             likes = [id_ for id_, p in zip(answer.ids, liked, strict=True) if rng.random() < p]
             said.append(service.feedback(model, ListFeedback(answer.impression, likes[:1], final=True)))
-        for future in said:
-            future.result()
+        for status in said:
+            assert status.result() == "recorded"
     finally:
         service.close()
 

@@ -224,5 +224,6 @@ def test_an_impression_keeps_what_other_rankers_are_judged_by(log: Log) -> None:
     assert found is not None
     assert found.ids == names
     assert np.array_equal(found.features, features)
+    assert found.prior is not None
     assert np.array_equal(found.prior, prior)
     assert [found.ids[row] for row in found.shown] == learn.ids

@@ -37,7 +37,7 @@ class SampledList:
     memo: list[np.ndarray]
     best: list[int]
     agreed: bytes | None  # see `agreement`
-    places: bytes | None  # see `place_log_p`
+    places: bytes | None = None  # see `place_log_p`
 
 
 class ListProgram(NamedTuple):
