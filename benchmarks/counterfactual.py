@@ -22,7 +22,7 @@ from perturank.clicks import dcm, pbm
 from perturank.core import Array, Interaction, Limits, Query, Ranker
 from perturank.counterfactual import ESTIMATORS, LoggedLists, Reward, cross_fitted, evaluate, place_rewards
 
-N_QUERIES, N_DOCUMENTS, PLACES, N_FEATURES, GRADES = 30, 4, 3, 5, 3
+N_QUERIES, N_DOCUMENTS, PLACES, N_FEATURES, GRADES = 30, 6, 3, 5, 3
 ANYWHERE = 1000
 USERS = ("perfect", "navigational", "informational", "position-based")
 # Which users meet what an estimator assumes, beside those of whom nothing is assumed.
@@ -32,7 +32,7 @@ ITEM_POSITION = ("perfect", "position-based")  # a perfect user reads every plac
 POLICIES = {
     "P²": ("p2linrank", {"n_rankers": 10, "noise_std": 0.4, "floor": 0.1}, 60),
     "PDGD": ("pdgd-linear", {}, 60),
-    "ε-greedy": ("epsilon-greedy-linear", {"epsilon": 0.7}, 60),
+    "ε-greedy": ("epsilon-greedy-linear", {"epsilon": 0.5}, 60),
     "P², certain": ("p2linrank", {"noise_std": 0.01, "floor": 0.0}, 300),
 }
 TARGET = ("pdgd-linear", {"learning_rate": 0.3}, 300)
@@ -243,7 +243,7 @@ def rows(
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lists", type=int, default=2500)
+    parser.add_argument("--lists", type=int, default=3000)
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
     parser.add_argument("--rewards", nargs="+", default=["first-click", "clicks"])

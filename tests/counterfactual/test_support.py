@@ -73,3 +73,12 @@ def test_a_log_that_explores_enough_needs_the_least_share() -> None:
     share, lists = needed_exploration(np.full((1000, 1), 0.9), np.ones(1), [10] * 1000)
     assert share == supports.SHARES[0]
     assert lists < 1000
+
+
+def test_a_few_lists_that_are_seldom_shown_and_weigh_much_are_refused() -> None:
+    reach = np.full((3000, 1), 0.5)
+    assert not supports.of_reach(reach, np.ones(1)).refusal
+    reach[:30] = 0.002  # one query in a hundred
+    found = supports.of_reach(reach, np.ones(1))
+    assert found.effective > supports.LEAST_EFFECTIVE
+    assert "decide the spread" in found.refusal

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LEAST_EFFECTIVE = 200.0  # lists; below, intervals were measured to miss the truth too often
+LEAST_IN_TAIL = 40.0  # lists that decide the spread of the others
 LEAST_SUPPORT = 0.98
 SURE = 3.0  # standard errors by which weights may be off what they must add up to
 SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of places that any document may take
@@ -38,21 +39,28 @@ def of_weights(weights: np.ndarray, stakes: np.ndarray) -> Support:
 def of_reach(reach: np.ndarray, stakes: np.ndarray) -> Support:
     """Return the exact support, from the probability that A shows what B shows, up to each place or at it; [n, k].
 
-    Σ stake·weight has, over A's lists, mean Σ stake·[reach > 0]. Its second moment is at most (Σ stake / √reach)².
+    Σ stake·weight has, over A's lists, mean Σ stake·[reach > 0]. Its second moment is at most (Σ stake / √reach)², its
+    fourth at most (Σ stake / reach^¾)⁴. The two say how many lists decide its spread: where a few seldom lists weigh
+    much more than the others, a log without them looks surer than it is.
     """
     can = reach > 0
     share = float((can @ stakes).mean())
-    # A place that A cannot reach has weight 0 in every list.
-    squares = float((((np.where(can, reach, 1) ** -0.5 * can) @ stakes) ** 2).mean())
-    effective = len(reach) * share**2 / squares if squares > 0 else 0.0
-    return _judged(share, share, effective)
+    known = np.where(can, reach, 1)  # a place that A cannot reach has weight 0 in every list
+    second = float((((known**-0.5 * can) @ stakes) ** 2).mean())
+    fourth = float((((known**-0.75 * can) @ stakes) ** 4).mean())
+    if second == 0:
+        return _judged(share, share, 0.0)
+    return _judged(share, share, len(reach) * share**2 / second, len(reach) * second**2 / fourth)
 
 
-def _judged(share: float, at_most: float, effective: float) -> Support:
+def _judged(share: float, at_most: float, effective: float, tail: float = LEAST_IN_TAIL) -> Support:
     if at_most < LEAST_SUPPORT:
         return Support(share, effective, f"A could have shown only {share:.1%} of what B shows")
     if effective < LEAST_EFFECTIVE:
         few = f"the log is worth {effective:.3g} lists of B, and an interval needs {LEAST_EFFECTIVE:.0f}"
+        return Support(share, effective, few)
+    if tail < LEAST_IN_TAIL:
+        few = f"{tail:.2g} lists that A seldom shows decide the spread, and an interval needs {LEAST_IN_TAIL:.0f}"
         return Support(share, effective, few)
     return Support(share, effective)
 
