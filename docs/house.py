@@ -126,7 +126,10 @@ LEARNING = Column((
     room("service", "child processes", "service", "children", "settings"),
 ))  # fmt: skip
 ROOMS = Column((
-    room("service/http", "requests in, answers out", "service"),
+    Row((
+        (1, room("service/http", "requests in, answers out", "service")),
+        (1, room("service/evaluation", "other rankers judged on the log", "service")),
+    )),
     Row(((1, SERVING), (1, LEARNING))),
     room("service/log", "one order of everything that decides a model", "service"),
 ))  # fmt: skip
@@ -149,6 +152,7 @@ HOUSE = Column((
         (5, room("exports", "rankers in formats of other systems", "library")),
         (5, room("sklearn, teaching", "labels, teachers, an estimator", "library", "sklearn", "teachers", "teaching")),
         (8, room("storage, catalogue", "files; everything that has a name", "library", "storage", "catalogue")),
+        (5, room("counterfactual", "the value of a ranker on lists of another", "library")),
     )),
     ALGORITHMS,
     room("parts", "what rankers are made of: pure functions on arrays", "library"),

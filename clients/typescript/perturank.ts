@@ -180,6 +180,42 @@ export interface Alive {
   status: "alive";
 }
 
+/**
+ * An arm: what it has earned in this period, and how it learns from the test.
+ *
+ * `lists` are those in which it had documents that not all arms agreed on, and `credit` is what these earned.
+ * `learns` says from what it learns: `own`, `all` or `none`; `reason` why not as the test says; `learned` from how
+ * many lists.
+ */
+export interface ArmStanding {
+  arm: string;
+  credit: number;
+  learned: number;
+  learns: "all" | "none" | "own";
+  lists: number;
+  model: string | null;
+  reason: string | null;
+  version: number | null;
+}
+
+/**
+ * Two arms: by how much more a list earns with the first (`difference`), and within what this lies at any time.
+ *
+ * `interval` holds with probability 1 - level for all pairs and all times together; null: without end. `confidence`
+ * is how sure it is that there is a difference at all. `lists_more` and `seconds_more` say when the test would decide,
+ * if the difference and the traffic stay as they are; null: not foreseeably.
+ */
+export interface Comparison {
+  confidence: number;
+  decided: boolean;
+  difference: number;
+  interval: (number | null)[];
+  lists_more: number | null;
+  one: string;
+  other: string;
+  seconds_more: number | null;
+}
+
 /** A model: what is served, what is pinned, since which position of the log it learns. */
 export interface Described {
   generation: number;
@@ -351,6 +387,55 @@ export interface ListFeedback {
   seen?: number | null;
 }
 
+/**
+ * A live test. The first arm is the one of today, which the winner replaces when it is promoted.
+ *
+ * An arm is a model (`books`), a version of it (`books@7`), or `own`: the caller's own order. `interleave` makes one
+ * list of all arms' lists; `split` shows each `source` the lists of one arm. Models learn from what their own
+ * documents earned, from all that is shown, or not at all. `actions` and `window` are by default those of the first
+ * model; `level` is how often a test of equal arms may be decided wrongly.
+ */
+export interface LiveTest {
+  arms: string[];
+  method?: "interleave" | "split";
+  learns?: "all" | "none" | "own";
+  actions?: Record<string, number>;
+  window?: number | null;
+  level?: number;
+}
+
+/**
+ * A live test: who leads, by how much, how surely, and for how long it would go on.
+ *
+ * `winner` is decided: it earned more than each other arm. `lists` counted in this period, and `uncounted` did not:
+ * they were shown while programs were compiled, or of arms as they were before a change. `decided_at` is when there
+ * first was a winner, in milliseconds since 1970, and `decided_after` so many lists.
+ */
+export interface LiveTestStanding {
+  arms: ArmStanding[];
+  comparisons: Comparison[];
+  decided_after: number | null;
+  decided_at: number | null;
+  leader: string | null;
+  lists: number;
+  lists_per_second: number | null;
+  period: number;
+  periods: Period[];
+  promoted: string | null;
+  series: Point[];
+  since: number;
+  spec: LiveTest;
+  status: "running" | "stopped";
+  test: string;
+  uncounted: number;
+  winner: string | null;
+}
+
+/** All live tests, by name. */
+export interface LiveTests {
+  tests: LiveTestStanding[];
+}
+
 /** All models, by name. */
 export interface Models {
   models: Described[];
@@ -370,6 +455,15 @@ export interface Outcome {
   type?: string;
 }
 
+/** A stretch of the test in which no arm's specification was changed; `leader` has earned most in it. */
+export interface Period {
+  leader: string | null;
+  lists: number;
+  number: number;
+  since: number | null;
+  winner: string | null;
+}
+
 /** A version to serve, or to go on from. */
 export interface Pin {
   version: number;
@@ -384,6 +478,27 @@ export interface Place {
   id: string;
   score: number;
   scores: number[];
+}
+
+/** The comparisons at a time (milliseconds since 1970), after so many lists: in the order of `comparisons`. */
+export interface Point {
+  at: number;
+  differences: number[];
+  intervals: ((number | null)[])[];
+  lists: number;
+}
+
+/** The arm to promote; by default the winner, which there must be. */
+export interface Promote {
+  arm?: string | null;
+}
+
+/** What a promotion did, and how to take it back. */
+export interface Promoted {
+  arm: string;
+  did: string;
+  model: string;
+  undo: string;
 }
 
 /** A search: what was asked, and which documents the engine returned, the first one first. */
@@ -466,7 +581,7 @@ export interface Restore {
 export interface Shown {
   at: number;
   impression: string;
-  mode: "exploit" | "imported" | "learn" | "own" | "shadow";
+  mode: "exploit" | "imported" | "learn" | "own" | "shadow" | "test";
   propensity: number | null;
   version: number;
 }
@@ -496,6 +611,7 @@ export interface SpecRecord {
   chance?: "machine" | "seeded";
   prior_strength?: number;
   ubi?: Ubi;
+  candidates?: number;
   keep_query?: boolean;
   ranker?: string;
   scaling?: "auto" | "none" | "query";
@@ -521,6 +637,7 @@ export interface SpecRequest {
   chance?: "machine" | "seeded";
   prior_strength?: number;
   ubi?: Ubi;
+  candidates?: number;
   keep_query?: boolean;
   ranker?: string;
   scaling?: "auto" | "none" | "query";
@@ -741,10 +858,88 @@ export class Client extends Connection {
     return this.send(call, options, asJson<Accepted>);
   }
 
+  /**
+   * What another ranker would have earned on the model's traffic. Needs the scope admin, where the service asks for
+   * keys. `against`: own (the caller's order), a version's number, or a ranker. The answer may be ten minutes old.
+   */
+  evaluate(
+    model: string,
+    query: { against?: string; reward?: "first-click" | "clicks" | "dcg" | "worth"; places?: number; after?: number } = {},
+    options: CallOptions = {},
+  ): Promise<Record<string, unknown>> {
+    const call = { method: "GET", path: ofModel(model, "/evaluate"), query, repeatable: true };
+    return this.send(call, options, asJson<Record<string, unknown>>);
+  }
+
+  /**
+   * A version for Elasticsearch, OpenSearch, Solr, ONNX, or as plain JSON. Needs the scope admin, where the service
+   * asks for keys. The served version, unless another is named. What the format cannot express is refused with the
+   * reason.
+   */
+  export(
+    model: string,
+    query: { format?: "elasticsearch" | "json" | "onnx" | "opensearch" | "solr"; version?: number; name?: string; prior?: string } = {},
+    options: CallOptions = {},
+  ): Promise<Record<string, unknown>> {
+    const call = { method: "GET", path: ofModel(model, "/export"), query, repeatable: true };
+    return this.send(call, options, asJson<Record<string, unknown>>);
+  }
+
   /** Take a source's impressions and clicks out of the log. Needs the scope admin, where the service asks for keys. */
   erase(model: string, body: Erase, options: CallOptions = {}): Promise<Erasing> {
     const call = { method: "POST", path: ofModel(model, "/erase"), json: body, repeatable: true };
     return this.send(call, options, asJson<Erasing>);
+  }
+
+  /** List all live tests. Needs the scope admin, where the service asks for keys. */
+  listTests(options: CallOptions = {}): Promise<LiveTests> {
+    const call = { method: "GET", path: "/v1/tests", repeatable: true };
+    return this.send(call, options, asJson<LiveTests>);
+  }
+
+  /** A live test. Needs the scope admin, where the service asks for keys. */
+  get(options: CallOptions = {}): Promise<LiveTestStanding> {
+    const call = { method: "GET", path: "/v1/tests/{test}", repeatable: true };
+    return this.send(call, options, asJson<LiveTestStanding>);
+  }
+
+  /** Begin a live test, or change it so that it counts anew. Needs the scope admin, where the service asks for keys. */
+  put(body: LiveTest, options: CallOptions = {}): Promise<LiveTestStanding> {
+    const call = { method: "PUT", path: "/v1/tests/{test}", json: body };
+    return this.send(call, options, asJson<LiveTestStanding>);
+  }
+
+  /** Stop a live test. Needs the scope admin, where the service asks for keys. What it has counted stays. */
+  stop(options: CallOptions = {}): Promise<LiveTestStanding> {
+    const call = { method: "DELETE", path: "/v1/tests/{test}" };
+    return this.send(call, options, asJson<LiveTestStanding>);
+  }
+
+  /**
+   * Rank documents by the arms of a live test, and log the list. Needs the scope serve, where the service asks for
+   * keys.
+   */
+  rank(body: Rank, options: CallOptions = {}): Promise<RankedList> {
+    const call = { method: "POST", path: "/v1/tests/{test}/rank", json: body };
+    return this.send(call, options, asJson<RankedList>);
+  }
+
+  /**
+   * Record clicks and other events on a list of a live test; answered when durable. Needs the scope serve, where the
+   * service asks for keys.
+   */
+  feedback(body: ListFeedback, options: CallOptions = {}): Promise<Given> {
+    const call = { method: "POST", path: "/v1/tests/{test}/feedback", json: body };
+    return this.send(call, options, asJson<Given>);
+  }
+
+  /**
+   * Let the first arm's model serve what the winner is, and stop the test. Needs the scope admin, where the service
+   * asks for keys.
+   */
+  promote(body: Promote, options: CallOptions = {}): Promise<Promoted> {
+    const call = { method: "POST", path: "/v1/tests/{test}/promote", json: body };
+    return this.send(call, options, asJson<Promoted>);
   }
 
   /**

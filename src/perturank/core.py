@@ -54,19 +54,34 @@ class Limits(eqx.Module):
 
     So many top places are protected; elsewhere no document moves more than `displacement` places.
     Where `explores` is false the list is the best estimate itself, with the probabilities of one that explores.
+    With `given` [V], each document's place in some list, that list is drawn whatever its probability, which may be 0.
     """
 
     standing: Array
     protected: Array
     displacement: Array
     explores: Array
+    given: Array | None = None
 
     @classmethod
-    def of(cls, scores: Array, mask: Array, protected: Array, displacement: Array, explores: Array) -> Limits:
-        """Return the limits around the order of these scores [V]; ties stand as the documents were given."""
+    def of(
+        cls,
+        scores: Array,
+        mask: Array,
+        protected: Array,
+        displacement: Array,
+        explores: Array,
+        given: Array | None = None,
+    ) -> Limits:
+        """Return the limits around the order of these scores [V]; ties stand as the documents were given.
+
+        `given` [k] are the rows of a list whose probability is asked for.
+        """
         order = jnp.argsort(jnp.where(mask, -scores, jnp.inf), stable=True)
         standing = jnp.zeros(order.shape, jnp.int32).at[order].set(jnp.arange(order.shape[0], dtype=jnp.int32))
-        return cls(standing, protected, displacement, explores)
+        if given is not None:
+            given = jnp.full(order.shape, BEHIND_ALL, jnp.int32).at[given].set(jnp.arange(given.shape[0]))
+        return cls(standing, protected, displacement, explores, given)
 
     def within(self, candidates: Array, left: Array, r: Array) -> Array:
         """Return which candidates [V] may stand at place r when these documents [V] are left.
@@ -80,10 +95,16 @@ class Limits(eqx.Module):
         least = jnp.min(jnp.where(candidates, self.standing, BEHIND_ALL))
         return jnp.where(jnp.any(near), near, candidates & (self.standing == least))
 
-    def pick(self, candidates: Array, explored: Array) -> Array:
-        """Return the explored pick, or the best of the candidates."""
+    def pick(self, candidates: Array, left: Array, explored: Array) -> Array:
+        """Return the explored pick, or the best of the candidates [V]; of a given list, the first of those left [V]."""
+        if self.given is not None:
+            return jnp.argmin(jnp.where(left, jnp.minimum(self.given, BEHIND_ALL - 1), BEHIND_ALL))
         best = jnp.argmin(jnp.where(candidates, self.standing, BEHIND_ALL))
         return jnp.where(self.explores, explored, best)
+
+    def log_p(self, candidates: Array, pick: Array, log_p: Array) -> Array:
+        """Return the log-probability of a pick among the candidates [V]; a given list may have one that is none."""
+        return log_p if self.given is None else jnp.where(candidates[pick], log_p, -jnp.inf)
 
 
 def document_arrays(

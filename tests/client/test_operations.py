@@ -57,6 +57,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "roll_back": (1,),
     "put_file": (b"",),
     "export": ("json",),
+    "evaluate": ("own",),
     "erase": ("s",),
     "test": ("t",),
     "put_test": ("t", ["a", "own"]),

@@ -15,6 +15,7 @@ from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli import (
     check,
+    evaluate,
     export,
     imports,
     inventory,
@@ -97,6 +98,7 @@ app.add_typer(imports.import_commands, name="import")
 app.command("export")(export.export)
 app.command("push")(export.push)
 app.command("warm-start")(warm_start.warm_start)
+app.command("evaluate")(evaluate.evaluate)
 app.add_typer(log.log_commands, name="log")
 app.add_typer(live_tests.test_commands, name="test")
 app.add_typer(serve.key_commands, name="keys")

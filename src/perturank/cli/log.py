@@ -22,16 +22,19 @@ def export(
     format: Annotated[Literal["jsonl"], typer.Option(help="One JSON object a line.")] = "jsonl",
     model: Annotated[str | None, typer.Option(help="Of this model alone.")] = None,
     after: Annotated[int, typer.Option(help="Behind this position.", min=0)] = 0,
-    features: Annotated[bool, typer.Option("--features", help="With the shown documents' features.")] = False,
+    features: Annotated[
+        bool, typer.Option("--features", help="With the features of shown documents and candidates.")
+    ] = False,
 ) -> None:
     """Print every record in order."""
-    from perturank.service.log import open_log
+    from perturank.service.log import candidates, open_log
     from perturank.service.log import records as log_export
 
     opened = open_log(log)
     try:
         for record in opened.read(after=after, model=model):
-            to_programs(log_export.as_json(record, opened.secret, with_features=features))
+            values = log_export.as_json(record, opened.secret, with_features=features)
+            to_programs(values | candidates.candidates_as_json(record.entry, with_features=features))
     finally:
         opened.close()
 

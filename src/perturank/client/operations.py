@@ -246,6 +246,7 @@ class Operations:
         prior_strength: float | None = None,
         ubi: Ubi | Mapping[str, Any] | None = None,
         keep_query: bool | None = None,
+        candidates: float | None = None,
         begin_anew: bool = False,
     ) -> Call[Described]:
         """Make a model, or replace its specification; `patch_model` changes some fields of it.
@@ -272,6 +273,7 @@ class Operations:
             "prior_strength": prior_strength,
             "ubi": ubi,
             "keep_query": keep_query,
+            "candidates": candidates,
         }
         body = {name: value for name, value in given.items() if value is not None}
         return Call("PUT", of_model(model), body=body, query=_anew(begin_anew), harmless=not begin_anew)
@@ -329,6 +331,24 @@ class Operations:
         # With its history it is rebuilt, which may take minutes: not for nothing, and not twice.
         query = {"history": str(history).lower()}
         return Call("GET", of_model(model, "/file"), query=query, harmless=not history)
+
+    @Operation
+    def evaluate(
+        self,
+        against: str,
+        *,
+        model: str = DEFAULT,
+        reward: str | None = None,
+        places: int | None = None,
+        after: int | None = None,
+    ) -> Call[dict[str, Any]]:
+        """Return what a version, a ranker or the caller's own order would have earned on the model's traffic.
+
+        It takes from seconds to minutes, and the service may answer with what it found some minutes ago.
+        """
+        given = {"against": against, "reward": reward, "places": places, "after": after}
+        query = {name: str(value) for name, value in given.items() if value is not None}
+        return Call("GET", of_model(model, "/evaluate"), query=query, harmless=False)
 
     @Operation
     def put_file(self, content: bytes, *, model: str = DEFAULT) -> Call[Accepted]:

@@ -86,10 +86,14 @@ class _Chances(NamedTuple):
         n = jnp.sum(allowed, dtype=jnp.int32)
         if self.floor is None or self.floor_lots is None:
             pick, _ = _uniform_pick(allowed, self.lots[r])
-            return pick if limits is None else limits.pick(allowed, pick), n, -jnp.log(jnp.maximum(n, 1))
+            log_p = -jnp.log(jnp.maximum(n, 1))
+            if limits is None:
+                return pick, n, log_p
+            pick = limits.pick(allowed, left, pick)
+            return pick, n, limits.log_p(allowed, pick, log_p)
         anyone = _allowed(left, left, r, limits)
         pick, _ = _uniform_pick(jnp.where(self.floor_lots[r] < self.floor, anyone, allowed), self.lots[r])
-        pick = pick if limits is None else limits.pick(allowed, pick)
+        pick = pick if limits is None else limits.pick(allowed, left, pick)
         p = (1 - self.floor) * allowed[pick] / jnp.maximum(n, 1)
         p = p + self.floor * anyone[pick] / jnp.maximum(jnp.sum(anyone), 1)
         return pick, n, jnp.where(n > 0, jnp.log(p), 0.0)
@@ -246,8 +250,8 @@ def limited_plackett_luce(scores: Array, mask: Array, key: Key, k: int, limits: 
         allowed = limits.within(left, left, r)
         height = jnp.where(allowed, scores, -jnp.inf)
         n = jnp.sum(allowed, dtype=jnp.int32)
-        pick = jnp.where(n > 0, limits.pick(allowed, jnp.argmax(height + lots[r])), _padding(placed))
-        total = jnp.where(n > 0, jax.nn.logsumexp(height), 0.0)
+        pick = jnp.where(n > 0, limits.pick(allowed, left, jnp.argmax(height + lots[r])), _padding(placed))
+        total = jnp.where(n > 0, -limits.log_p(allowed, pick, -jax.nn.logsumexp(height)), 0.0)
         return order.at[r].set(pick), free.at[r].set(n), log_left.at[r].set(total), placed.at[pick].set(True)
 
     zeros = jnp.zeros(k, jnp.int32)
@@ -278,17 +282,18 @@ def epsilon_greedy(
 
     def place(r: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         order, free, log_p, unplaced = state
-        left = unplaced & mask
-        left = _allowed(left, left, r, limits)
+        unshown = unplaced & mask
+        left = _allowed(unshown, unshown, r, limits)
         n = jnp.sum(left, dtype=jnp.int32)
         best = left & (scores == jnp.max(jnp.where(left, scores, -jnp.inf)))
         explore_lot, tie_lot = explore_lots[r % n_lots], tie_lots[r % n_lots]
         pick = jnp.argmax(jnp.where(explores[r], jnp.where(left, explore_lot, -1.0), jnp.where(best, tie_lot, -1.0)))
-        pick = pick if limits is None else limits.pick(left, pick)
+        pick = pick if limits is None else limits.pick(left, unshown, pick)
         pick = jnp.where(n > 0, pick, jnp.argmax(unplaced))
         p = epsilon / jnp.maximum(n, 1) + (1 - epsilon) * best[pick] / jnp.maximum(jnp.sum(best), 1)
+        log = jnp.log(p) if limits is None else limits.log_p(left, pick, jnp.log(p))
         n_free = jnp.sum(best, dtype=jnp.int32) if is_zero(epsilon) else n
-        log_p = log_p.at[r].set(jnp.where(n > 0, jnp.log(p), 0.0))
+        log_p = log_p.at[r].set(jnp.where(n > 0, log, 0.0))
         return order.at[r].set(pick), free.at[r].set(n_free), log_p, unplaced.at[pick].set(False)
 
     state = (jnp.zeros(k, jnp.int32), jnp.zeros(k, jnp.int32), jnp.zeros(k), jnp.ones(v, bool))

@@ -84,7 +84,8 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     chance: Chance = "machine"  # seeded: the number of the draw decides a list, and the seed
     prior_strength: Annotated[float, msgspec.Meta(ge=0, le=100)] = 1.0  # score of a document one spread above the mean
     ubi: Ubi = Ubi()
-    keep_query: bool = False  # the log keeps the `query` of a list, as people have typed it
+    candidates: Share = 0.05  # of impressions whose candidates are all kept, to judge other rankers by
+    keep_query: bool = False  # the log keeps the `query` of a list, as people have typed it; else a keyed digest of it
 
 
 def _ranker_of_early_records() -> str:

@@ -96,7 +96,7 @@ def test_the_document_can_be_read_whole() -> None:
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_every_answer_is_as_the_document_says(label: str, serving: Serving, is_long: bool, say: Say) -> None:
     with serving.client() as client:
-        client.put_model("m", **MODEL)
+        client.put_model("m", **MODEL, begin_anew=True)  # a generated PATCH may have reset its places
     anything, answered = st.one_of(cases(OPERATIONS[label])), list[str]()
     excluded = BEYOND.get(label, BEYOND_THE_SCHEMA)
 

@@ -282,7 +282,7 @@ def test_what_ubi_of_a_model_cannot_be_is_said(shop: Shop, ubi: dict[str, Any], 
 
 def test_the_words_of_a_query_are_kept_only_if_the_model_says_so(shop: Shop) -> None:
     def kept() -> list[str | None]:
-        return [each.entry.query for each in shop.service.log.read() if isinstance(each.entry, Impression)]
+        return [each.entry.query_text for each in shop.service.log.read() if isinstance(each.entry, Impression)]
 
     shop.rank("q", query="red shoes")
     headers = {"authorization": f"Bearer {shop.secret}"}

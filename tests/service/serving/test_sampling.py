@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import weakref
 from collections import Counter
@@ -20,7 +21,7 @@ from perturank.core import Query
 from perturank.rankers.p2headrank import N_RESIDUALS
 from perturank.service.log.spec import checked_spec
 from perturank.service.serving.explain import explored
-from perturank.service.serving.sampling import MOST_PROGRAMS, ListProgram, SampledList, sample_list
+from perturank.service.serving.sampling import MOST_PROGRAMS, ListProgram, SampledList, place_log_p, sample_list
 from perturank.wire.specification import Exploration, SpecRequest
 
 
@@ -115,3 +116,18 @@ def test_the_log_says_that_a_floor_could_have_put_another_wherever_no_limit_prot
     for each in agreeing:
         entry = impression(log_propensity=each.log_propensity, agreed=each.agreed)
         assert explored(entry, always=True) == [False, False, True, True]
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_the_places_have_their_probabilities_over_lists_that_explore_and_that_do_not(share: float) -> None:
+    first, best = [0.5, 0.2, 0.3], [1, 0]  # of three documents; below the first, both others are equally probable
+
+    def prefix(*documents: int) -> float:
+        explores = first[documents[0]] * (0.5 if len(documents) > 1 else 1)
+        return share * explores + (1 - share) * (list(documents) == best[: len(documents)])
+
+    for order in itertools.permutations(range(3), 2):
+        log_ps = [math.log(first[order[0]]), math.log(0.5)]
+        found = np.exp(np.frombuffer(place_log_p(log_ps, order, best, share), "<f4"))
+        assert found.tolist() == pytest.approx([prefix(order[0]), prefix(*order) / prefix(order[0])], rel=1e-6)
+    assert place_log_p([math.log(0.2), math.log(0.5)], [1, 0], best, 0.0) == b""

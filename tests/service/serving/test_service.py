@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 from helpers.service_small import IDS, created, rows, shown, spec
 
 from perturank.service.log import Log, Transaction
+from perturank.service.log.candidates import candidates_of
 from perturank.service.log.feedback import close_windows
-from perturank.service.log.records import Closed, Entry, Settled, verify_id
+from perturank.service.log.records import Closed, Entry, Impression, Settled, query_seal, verify_id
 from perturank.service.log.refusals import LogFull
 from perturank.service.log.sql import SqlTransaction
 from perturank.service.serving.service import GRAIN, Service, Settling, Windows
@@ -195,3 +197,33 @@ def shown_at(log: Log, model: str) -> int:
 
 def closings(log: Log) -> list[tuple[str, Entry]]:
     return [(record.model, record.entry) for record in log.control_records() if isinstance(record.entry, Closed)]
+
+
+def test_an_impression_keeps_what_other_rankers_are_judged_by(log: Log) -> None:
+    created(log, ranker="random", candidates=1.0, keep_query=True)
+    created(log, model="quiet", ranker="random", candidates=0.0)
+    service = Service(log, ServeSettings())
+    try:
+        features, prior = rows(6), np.arange(6, dtype=np.float32)
+        names = [f"d{row}" for row in range(6)]
+        for model in ("m", "quiet"):
+            loaded = service.models.get(model)
+            for mode in ("learn", "exploit"):
+                service.rank(loaded, names, features, prior, mode=mode, query="red shoes").result()
+    finally:
+        service.close()
+    entries = [record.entry for record in log.read() if isinstance(record.entry, Impression)]
+    learn, exploit, quiet, _ = entries
+    assert np.exp(learn.place_log_p or ()) == pytest.approx([1 / 6, 1 / 5, 1 / 4, 1 / 3])
+    assert sum(learn.place_log_p or ()) == pytest.approx(learn.log_propensity or 0)
+    assert (exploit.log_p, exploit.place_log_p) == (b"", [0.0] * 4)
+    assert learn.query == exploit.query == quiet.query == query_seal("red shoes", log.secret)
+    assert (learn.query_text, quiet.query_text) == ("red shoes", None)
+    assert quiet.candidates is None
+    found = candidates_of(learn)
+    assert found is not None
+    assert found.ids == names
+    assert np.array_equal(found.features, features)
+    assert found.prior is not None
+    assert np.array_equal(found.prior, prior)
+    assert [found.ids[row] for row in found.shown] == learn.ids

@@ -77,7 +77,9 @@ class LiveTestEndpoints:
         if asks.mode == "shadow":
             raise Refused("mode is shadow", "make the caller's own order an arm of the test: own")
         if asks.query_id is not None:
-            raise Refused("query_id is given", "lists of a live test have none: send their clicks to its feedback route")
+            raise Refused(
+                "query_id is given", "lists of a live test have none: send their clicks to its feedback route"
+            )
         test = await self._find(request)
         pages = await self._pages(test, asks.continues)
         may_read = pages is not None or any("@" in arm for arm in test.spec.arms)  # a version, from the log

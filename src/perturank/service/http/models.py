@@ -10,20 +10,23 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perturank.counterfactual import REWARDS
 from perturank.exports import formats
 from perturank.service.http.decoding import FILE, decode, query_number, read_body, respond
 from perturank.service.http.request import find_model
 from perturank.service.log import generations, snapshots
 from perturank.service.log.generations import Generation
 from perturank.service.log.refusals import Refused
+from perturank.service.serving.evaluations import Asked
 from perturank.service.serving.models import LoadedModel
 from perturank.service.serving.service import Service
 from perturank.wire import answers
 from perturank.wire.requests import Erase, Pin, Restore
-from perturank.wire.specification import SpecRequest
+from perturank.wire.specification import MOST_PLACES, SpecRequest
 
 run = anyio.to_thread.run_sync
 PAGE_SIZE = 100  # versions, by default
+PLACES, POSITIONS = range(1, MOST_PLACES + 1), range(2**53)
 
 
 class ModelEndpoints:
@@ -128,6 +131,14 @@ class ModelEndpoints:
         version = query_number(request, "version", snapshots.NUMBERS)
         made = await run(partial(self._service.export, loaded.name, format, version=version, name=name, prior=prior))
         return Response(made.document, media_type=made.format.media_type)
+
+    async def evaluate(self, request: Request) -> Response:
+        """Answer with what another ranker would have earned on the model's traffic."""
+        loaded = await find_model(self._service, request.path_params["model"])
+        said = request.query_params
+        places, after = query_number(request, "places", PLACES), query_number(request, "after", POSITIONS)
+        asked = Asked.of(loaded.name, said.get("against"), said.get("reward", REWARDS[0]), places, after or 0)
+        return respond(request, await run(self._service.evaluations.make, asked))
 
     async def import_file(self, request: Request) -> Response:
         """Let learning go on from a file that `perturank.save` wrote."""

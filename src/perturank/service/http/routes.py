@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from perturank.counterfactual import REWARDS
 from perturank.exports import NAME, formats
 from perturank.service.http.auth import Scope
 from perturank.service.http.dashboard import PAGES
 from perturank.service.log import snapshots
 from perturank.service.serving.overview import MODELS_ON_A_PAGE, SPANS
 from perturank.wire import answers, live_tests, requests
-from perturank.wire.specification import SpecRequest
+from perturank.wire.specification import MOST_PLACES, SpecRequest
 from perturank.wire.ubi import EventRecord, QueryRecord
 
 
@@ -301,6 +302,24 @@ ROUTES = (
         200,
         (404, 422),
         query=(("history", {"enum": ["true", "false"]}),),
+    ),
+    Route(
+        "GET",
+        f"{ONE}/evaluate",
+        "models.evaluate",
+        "What another ranker would have earned on the model's traffic",
+        "admin",
+        None,
+        dict[str, Any],
+        200,
+        (404, 422),
+        query=(
+            ("against", {"type": "string", "maxLength": 200}),
+            ("reward", {"enum": list(REWARDS)}),
+            ("places", {"type": "integer", "minimum": 1, "maximum": MOST_PLACES}),
+            ("after", {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}),
+        ),
+        note="`against`: own (the caller's order), a version's number, or a ranker. The answer may be ten minutes old.",
     ),
     Route(
         "PUT",

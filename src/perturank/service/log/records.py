@@ -69,9 +69,19 @@ class Impression(msgspec.Struct, frozen=True, array_like=True, tag=3):
     agreed: bytes | None = None  # log-probabilities of agreeing with the best estimate so far: see serving/sampling.py
     earlier: list[bytes] = []  # names of the pages before this one, the first page first
     own_agreed: bytes | None = None  # `agreed`, with the caller's own order; None: its quality is not counted
-    query: str | None = None  # as it was typed, if the model keeps it
     shown_at: int | None = None  # of an imported list, if that is known: milliseconds since 1970
     drafted: Drafted | None = None  # of a live test
+    log_p: bytes | None = None  # of each place given those above it, float32; empty: all are certain; None: not known
+    query: bytes | None = None  # a keyed digest of its text
+    query_text: str | None = None  # as it was typed, if the model keeps it
+    candidates: bytes | None = None  # all documents, of a sample of impressions: see candidates.py
+
+    @property
+    def place_log_p(self) -> list[float] | None:
+        """The log-probability of each place given those above it; None: not known."""
+        if self.log_p is None:
+            return None
+        return np.frombuffer(self.log_p, "<f4").tolist() if self.log_p else [0.0] * len(self.ids)
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -318,6 +328,11 @@ def source_seal(source: str, secret: bytes) -> bytes:
     return hashlib.blake2b(source.encode(), key=secret, digest_size=SOURCE_BYTES, person=b"source").digest()
 
 
+def query_seal(text: str, secret: bytes) -> bytes:
+    """Return a keyed hash of a query's text: equal texts have equal ones, and it does not reveal them; 16 bytes."""
+    return hashlib.blake2b(text.encode(), key=secret, digest_size=SOURCE_BYTES, person=b"query").digest()
+
+
 def _signature(name: bytes, model: str, secret: bytes) -> bytes:
     return hashlib.blake2b(name + model.encode(), key=secret, digest_size=ID_SIGNATURE_BYTES).digest()
 
@@ -431,9 +446,11 @@ def _impression(shown: Impression, with_features: bool) -> dict[str, Any]:
         "propensity": None if shown.log_propensity is None else probability(shown.log_propensity),
         "source": shown.source,
         **({} if shown.ours is None else {"ours": shown.ours}),
-        **({} if shown.query is None else {"query": shown.query}),
         **({} if shown.shown_at is None else {"shown_at": _iso(shown.shown_at)}),
         **({} if shown.drafted is None else {"drafted": msgspec.structs.asdict(shown.drafted)}),
+        **({} if shown.log_p is None else {"place_propensities": [probability(p) for p in shown.place_log_p or ()]}),
+        **({} if shown.query is None else {"query_digest": shown.query.hex()}),
+        **({} if shown.query_text is None else {"query": shown.query_text}),
     }
     if with_features and shown.packed:
         features, prior, _ = unpacked(shown.packed, None)

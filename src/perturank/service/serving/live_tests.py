@@ -13,6 +13,7 @@ import numpy as np
 
 from perturank.interleaving import NOBODY, Draft, team_draft
 from perturank.service.log import Transaction, changes, counters, live_tests, snapshots
+from perturank.service.log.candidates import own_order
 from perturank.service.log.feedback import Status, record_feedback
 from perturank.service.log.live_tests import ArmOf, name_in_model, stream
 from perturank.service.log.records import (
@@ -34,7 +35,7 @@ from perturank.service.log.refusals import Contradiction, NotKnown, NotReady, Re
 from perturank.service.serving import sampling
 from perturank.service.serving.models import LoadedModel, LoadedTest
 from perturank.service.serving.sampling import SampledList
-from perturank.service.serving.service import Pages, ServedList, Service, own_order
+from perturank.service.serving.service import Pages, ServedList, Service
 from perturank.wire.live_tests import OWN, LiveTest, Promoted
 from perturank.wire.requests import ListFeedback
 from perturank.wire.specification import ACTIONS, Mode
@@ -335,7 +336,7 @@ class _Turn(NamedTuple):
     @property
     def own(self) -> list[int]:
         """The caller's own order."""
-        return own_order(len(self.candidates.ids), self.candidates.prior, self.top)
+        return own_order(len(self.candidates.ids), self.candidates.prior)[: self.top]
 
     def drawn(self, arm: int) -> SampledList | None:
         """Return a list that this arm draws; None: it shows the caller's own order."""

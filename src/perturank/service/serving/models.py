@@ -9,7 +9,7 @@ import random
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -417,30 +417,31 @@ class VersionFiles:
         if not self._lock.acquire(blocking=False):
             raise NotReady("the file of a model is being made", "ask again when that is done")
         try:
-            return self._rebuild(f"--model={model}", f"--version={version}")
+            words = ("replay", f"--model={model}", f"--version={version}", "--out=-")
+            return child_output(words, "the model's file", self._log, self._stopping)
         finally:
             self._lock.release()
 
-    def _rebuild(self, *which: str) -> bytes:
-        """Return the file that `perturank replay` writes to a pipe; raise its refusal."""
-        try:
-            child = children.start("replay", *which, "--out=-", log=self._log, pipes=subprocess.PIPE)
-        except OSError as error:  # too many files or processes, or too little memory: it may pass
-            raise _log_failure(f"no process can be started ({error})") from None
-        written = children.output(child, self._stopping)
-        if written is None:
-            raise NotReady("the service is about to stop", "ask again when it is back")
-        content, errors = written
-        if child.returncode == children.REFUSED:
-            raise retold(**json.loads(content))
-        if child.returncode != 0:
-            raise _log_failure(
-                f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip()
-            )
-        return content
+
+def child_output(words: Sequence[str], what: str, log: str, stopping: threading.Event) -> bytes:
+    """Return what a command of perturank, in a child process, writes to a pipe; raise its refusal."""
+    try:
+        child = children.start(*words, log=log, pipes=subprocess.PIPE)
+    except OSError as error:  # too many files or processes, or too little memory: it may pass
+        raise _log_failure(what, f"no process can be started ({error})") from None
+    written = children.output(child, stopping)
+    if written is None:
+        raise NotReady("the service is about to stop", "ask again when it is back")
+    content, errors = written
+    if child.returncode == children.REFUSED:
+        raise retold(**json.loads(content))
+    if child.returncode != 0:
+        why = f"its process ended with code {child.returncode}\n{errors.decode(errors='replace')}".strip()
+        raise _log_failure(what, why)
+    return content
 
 
-def _log_failure(why: str) -> NotReady:
-    """Log why a file could not be made, and return the refusal without the reason."""
-    logger.error("a model's file could not be made: %s", why)
-    return NotReady("the model's file could not be made", "the log line with this id says why; ask again")
+def _log_failure(what: str, why: str) -> NotReady:
+    """Log why something could not be made, and return the refusal without the reason."""
+    logger.error("%s could not be made: %s", what, why)
+    return NotReady(f"{what} could not be made", "the log line with this id says why; ask again")

@@ -40,6 +40,7 @@ class SampledList:
     memo: list[np.ndarray]
     best: list[int]
     agreed: bytes | None  # see `agreement`
+    places: bytes | None = None  # see `place_log_p`
 
 
 class ListProgram(NamedTuple):
@@ -130,6 +131,7 @@ def sample_list(
         [np.asarray(leaf) for leaf in memo],
         best,
         None if log_ps is None else agreement(log_ps, order, best, best, limits.share),
+        None if log_ps is None else place_log_p(log_ps, order, best, limits.share),
     )
 
 
@@ -209,3 +211,31 @@ def agreement(
             break
         found.append(min(0.0, log_q))
     return struct.pack(f"<{len(found)}f", *found)
+
+
+def place_log_p(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> bytes:
+    """Return the log-probability of each place given those above it, float32, over lists that explore and that do not.
+
+    Above it stands what both kinds of lists may show, or, once it differs from the best estimate, only those that
+    explore. If no list explores, nothing is returned: every place is certain.
+    """
+    if share == 0:
+        return b""
+    found = _log_prefixes(log_p, order, best, share)
+    places = [min(0.0, after - above) for above, after in zip([0.0, *found], found, strict=False)]
+    return struct.pack(f"<{len(places)}f", *places)
+
+
+def _log_prefixes(log_p: Sequence[float], order: Sequence[int], best: Sequence[int], share: float) -> list[float]:
+    """Return the log-probability that a list begins with the first r documents of this order, for each r."""
+    found, together, agrees = [], 0.0, True
+    for place, document in enumerate(order):
+        together += log_p[place]
+        agrees = agrees and document == best[place]
+        if share == 1:
+            found.append(min(0.0, together))
+        elif agrees:
+            found.append(min(0.0, math.log(share * math.exp(together) + (1 - share))))
+        else:
+            found.append((math.log(share) if share else -math.inf) + together)
+    return found

@@ -17,6 +17,7 @@ import numpy as np
 from perturank.core import KeepsLimits
 from perturank.exports import Export
 from perturank.service.log import Log, Transaction, changes, counters, live_tests, snapshots, ubi
+from perturank.service.log.candidates import is_sampled, own_order, pack_candidates
 from perturank.service.log.feedback import Status, close_windows, record_feedback, settle
 from perturank.service.log.group_commit import Committer
 from perturank.service.log.records import (
@@ -30,6 +31,7 @@ from perturank.service.log.records import (
     own_id,
     packed,
     probability,
+    query_seal,
     rearranged,
     sign_id,
     source_seal,
@@ -38,6 +40,7 @@ from perturank.service.log.records import (
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.serving import sampling
+from perturank.service.serving.evaluations import Evaluations
 from perturank.service.serving.export import export_version, stored_version
 from perturank.service.serving.models import LoadedModel, LoadedModels, LoadedTest, VersionFiles
 from perturank.service.serving.sampling import SampledList
@@ -82,6 +85,7 @@ class Service:
         self.stopping = threading.Event()  # set when the process is to stop: streams and child processes then end
         self.reading, self._closed = threading.RLock(), False  # the lock keeps other threads from refreshing
         self._files = VersionFiles(log.url, self.stopping)
+        self.evaluations = Evaluations(log.url, self.stopping)
         self._tail = log.tail()
         self.refresh()
         for name in (*self._models_with_lists(), *map(live_tests.stream, self.models.tests)):
@@ -186,7 +190,7 @@ class Service:
         has none of their documents. `query_id` is the caller's own name for the query.
         """
         top = loaded.spec.places if top is None else top
-        own = own_order(len(ids), prior, top)
+        own = own_order(len(ids), prior)[:top]
         drawn = None
         if not fallback:
             n_above = 0 if pages is None else len(pages.ids)
@@ -207,7 +211,9 @@ class Service:
             None if explores is None else explores.agreed,
             [] if pages is None else pages.names,
             _own_agreement(loaded.spec.exploration, explores, own) if pages is None and drawn is not None else None,
-            query if loaded.spec.keep_query else None,
+            log_p=b"" if explores is None else explores.places,
+            query=None if query is None else query_seal(query, self.log.secret),
+            query_text=query if loaded.spec.keep_query else None,
         )
         secret = self.log.secret
         name = new_id(self._tail) if query_id is None else own_id(query_id, loaded.name, secret)
@@ -217,14 +223,17 @@ class Service:
         def write(transaction: Transaction) -> ServedList:
             # It may have been deleted since the list was drawn, or have other features now: where an impression
             # stands in the log says which features it has.
-            current, shown = transaction.require_model(loaded.name), features[rows]
+            current, documents = transaction.require_model(loaded.name), features
             given = name if query_id is None else ubi.next_name(transaction, query_id, loaded.name, secret)
             if current.generation == loaded.generation and current.spec.layout != loaded.spec.layout:
-                shown = rearranged(shown, layout_change(loaded.spec.layout, current.spec.layout))
+                documents = rearranged(features, layout_change(loaded.spec.layout, current.spec.layout))
             # Packed in this thread, which mostly waits for the disk: the other one has requests to answer.
-            content = packed(shown, None if prior is None else prior[rows], memo)
+            content = packed(documents[rows], None if prior is None else prior[rows], memo)
+            # Of a first page alone: what stands on the next one depends on it.
+            keeps_candidates = pages is None and is_sampled(given, loaded.spec.candidates)
+            candidates = pack_candidates(ids, documents, prior, rows) if keeps_candidates else None
             transaction.counters.add(loaded.name, counters.list_amounts(entry, certain))
-            written = msgspec.structs.replace(entry, packed=content)
+            written = msgspec.structs.replace(entry, packed=content, candidates=candidates)
             position = transaction.append(loaded.name, written, given)
             impression = sign_id(given, loaded.name, secret)
             return ServedList(impression, entry.ids, certain, propensity, loaded.version, position, fallback)
@@ -387,12 +396,6 @@ def _find_impression(transaction: Transaction, name: bytes, asked: str) -> Recor
         if isinstance(record.entry, Impression):
             return record
     raise NotKnown(f"impression {asked!r} is not in the log", "it was compacted, erased, or never kept")
-
-
-def own_order(n: int, prior: np.ndarray | None, top: int) -> list[int]:
-    """Return the caller's own order: by its prior, or as the documents were sent."""
-    order = list(range(n)) if prior is None else np.argsort(-prior, kind="stable").tolist()
-    return order[:top]
 
 
 def _own_agreement(limits: Exploration, drawn: SampledList | None, own: Sequence[int]) -> bytes:

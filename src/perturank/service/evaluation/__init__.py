@@ -1,0 +1,1 @@
+"""What another ranker would have earned on the traffic of a model: `perturank evaluate`."""
