@@ -22,7 +22,7 @@ from perturank.exports.formula import formula_of
 from perturank.parts.standardised import Scale, standardised
 
 LINEAR = ["p2linrank", "pairrank", "pdgd-linear", "epsilon-greedy-linear", "dbgd-linear"]
-NETWORKS = ["p2headrank", "p2neurrank", "p2neurrank-paper", "olranknet", "pdgd-neural", "mgd-neural"]
+NETWORKS = ["p2headrank", "p2headrank bias", "p2neurrank", "p2neurrank-paper", "olranknet", "pdgd-neural", "mgd-neural"]
 D, LISTS, LENGTH = 7, 100, 100  # 10,000 documents
 CLOSE = 1e-5  # of the list's largest |score|
 NAMES = [f"f{i}" for i in range(D)]
@@ -40,8 +40,12 @@ def documents() -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def ranker(name: str, is_scaled: bool) -> Any:
-    """Return a ranker of the published size, all of whose numbers have moved, as it is or behind a scale."""
-    inside = pr.make(name, D + is_scaled)
+    """Return a ranker of the published size, all of whose numbers have moved, as it is or behind a scale.
+
+    Behind its name stand settings that are true.
+    """
+    published, *true = name.split()
+    inside = pr.make(published, D + is_scaled, **dict.fromkeys(true, True))
     rng = np.random.default_rng(1)
 
     def moved(leaf: Any) -> Any:
