@@ -14,7 +14,7 @@ from perturank.service.http.openapi import document
 FILE = Path(__file__).parent / "perturank.ts"
 MARK = "// ---- Generated from here on ----\n"
 REFERENCE = "#/components/schemas/"
-OF_MODEL = "/v1/models/{model}"
+OF_MODEL, OF_TEST = "/v1/models/{model}", "/v1/tests/{test}"
 NAMES = {  # as in the Python client; other operations are called as their handlers are
     "lists_explain_shown": "explainImpression",
     "models_list_models": "models",
@@ -23,9 +23,20 @@ NAMES = {  # as in the Python client; other operations are called as their handl
     "models_patch": "patchModel",
     "models_delete": "deleteModel",
     "models_import_file": "putFile",
+    "ubi_events": "ubiEvents",
+    "ubi_queries": "ubiQueries",
+    "tests_list_tests": "tests",
+    "tests_get": "test",
+    "tests_put": "putTest",
+    "tests_stop": "stopTest",
+    "tests_rank": "rankTest",
+    "tests_feedback": "feedbackTest",
 }
 # Done twice, these are the same as done once; so is everything that is asked for with GET.
-REPEATABLE = ("lists_feedback", "lists_feedback_batch", "lists_explain", "models_pin", "models_unpin", "models_erase")
+REPEATABLE = (
+    *("lists_feedback", "lists_feedback_batch", "lists_explain", "tests_feedback"),
+    *("models_pin", "models_unpin", "models_erase"),
+)
 PRIMITIVES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 JSON = "application/json"
 WIDTH = 120
@@ -149,12 +160,14 @@ def name_of(operation: str) -> str:
 def _path(path: str) -> str:
     if path.startswith(OF_MODEL):
         return f'ofModel(model, "{path.removeprefix(OF_MODEL)}")'
+    if path.startswith(OF_TEST):
+        return f'ofTest(test, "{path.removeprefix(OF_TEST)}")'
     return f'"{path}"'
 
 
 def _request(path: str, verb: str, operation: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
     """Return the parameters of a method, and what they become of a call."""
-    given, call = ["model: string"] if "{model}" in path else [], {}
+    given, call = [f"{name}: string" for name in re.findall(r"\{(\w+)\}", path)], {}
     content = operation.get("requestBody", {}).get("content", {})
     if JSON in content:
         given.append(f"body: {type_of(content[JSON]['schema'])}")

@@ -157,11 +157,14 @@ async function problem(response: Response): Promise<ServiceProblem> {
   return new ServiceProblem(response.status, kind, word("title"), word("detail"), word("instance"));
 }
 
-/** Return a path with a model's name; one that would lead elsewhere is refused. */
-function ofModel(model: string, rest: string): string {
-  if (["", ".", ".."].includes(model)) throw new TypeError(`'${model}' is no name of a model`);
-  return `/v1/models/${encodeURIComponent(model)}${rest}`;
+/** Return a path with the name of a model or a test; one that would lead elsewhere is refused. */
+function named(kind: "model" | "test", name: string, rest: string): string {
+  if (["", ".", ".."].includes(name)) throw new TypeError(`'${name}' is no name of a ${kind}`);
+  return `/v1/${kind}s/${encodeURIComponent(name)}${rest}`;
 }
+
+const ofModel = (model: string, rest: string) => named("model", model, rest);
+const ofTest = (test: string, rest: string) => named("test", test, rest);
 
 const asJson = <T>(response: Response) => response.json() as Promise<T>;
 const asText = (response: Response) => response.text();
@@ -740,7 +743,7 @@ export class Client extends Connection {
    * alone; each is answered by itself. Pages send a publishable key, of the scope ubi: in the header, or as /ubi/KEY
    * before the path.
    */
-  events(body: EventRecord[], options: CallOptions = {}): Promise<UbiAnswer> {
+  ubiEvents(body: EventRecord[], options: CallOptions = {}): Promise<UbiAnswer> {
     const call = { method: "POST", path: "/ubi_events", json: body };
     return this.send(call, options, asJson<UbiAnswer>);
   }
@@ -750,7 +753,7 @@ export class Client extends Connection {
    * keys. One record may stand alone; each is answered by itself. Pages send a publishable key, of the scope ubi: in
    * the header, or as /ubi/KEY before the path.
    */
-  queries(body: QueryRecord[], options: CallOptions = {}): Promise<UbiAnswer> {
+  ubiQueries(body: QueryRecord[], options: CallOptions = {}): Promise<UbiAnswer> {
     const call = { method: "POST", path: "/ubi_queries", json: body };
     return this.send(call, options, asJson<UbiAnswer>);
   }
@@ -892,26 +895,26 @@ export class Client extends Connection {
   }
 
   /** List all live tests. Needs the scope admin, where the service asks for keys. */
-  listTests(options: CallOptions = {}): Promise<LiveTests> {
+  tests(options: CallOptions = {}): Promise<LiveTests> {
     const call = { method: "GET", path: "/v1/tests", repeatable: true };
     return this.send(call, options, asJson<LiveTests>);
   }
 
   /** A live test. Needs the scope admin, where the service asks for keys. */
-  get(options: CallOptions = {}): Promise<LiveTestStanding> {
-    const call = { method: "GET", path: "/v1/tests/{test}", repeatable: true };
+  test(test: string, options: CallOptions = {}): Promise<LiveTestStanding> {
+    const call = { method: "GET", path: ofTest(test, ""), repeatable: true };
     return this.send(call, options, asJson<LiveTestStanding>);
   }
 
   /** Begin a live test, or change it so that it counts anew. Needs the scope admin, where the service asks for keys. */
-  put(body: LiveTest, options: CallOptions = {}): Promise<LiveTestStanding> {
-    const call = { method: "PUT", path: "/v1/tests/{test}", json: body };
+  putTest(test: string, body: LiveTest, options: CallOptions = {}): Promise<LiveTestStanding> {
+    const call = { method: "PUT", path: ofTest(test, ""), json: body };
     return this.send(call, options, asJson<LiveTestStanding>);
   }
 
   /** Stop a live test. Needs the scope admin, where the service asks for keys. What it has counted stays. */
-  stop(options: CallOptions = {}): Promise<LiveTestStanding> {
-    const call = { method: "DELETE", path: "/v1/tests/{test}" };
+  stopTest(test: string, options: CallOptions = {}): Promise<LiveTestStanding> {
+    const call = { method: "DELETE", path: ofTest(test, "") };
     return this.send(call, options, asJson<LiveTestStanding>);
   }
 
@@ -919,8 +922,8 @@ export class Client extends Connection {
    * Rank documents by the arms of a live test, and log the list. Needs the scope serve, where the service asks for
    * keys.
    */
-  rank(body: Rank, options: CallOptions = {}): Promise<RankedList> {
-    const call = { method: "POST", path: "/v1/tests/{test}/rank", json: body };
+  rankTest(test: string, body: Rank, options: CallOptions = {}): Promise<RankedList> {
+    const call = { method: "POST", path: ofTest(test, "/rank"), json: body };
     return this.send(call, options, asJson<RankedList>);
   }
 
@@ -928,8 +931,8 @@ export class Client extends Connection {
    * Record clicks and other events on a list of a live test; answered when durable. Needs the scope serve, where the
    * service asks for keys.
    */
-  feedback(body: ListFeedback, options: CallOptions = {}): Promise<Given> {
-    const call = { method: "POST", path: "/v1/tests/{test}/feedback", json: body };
+  feedbackTest(test: string, body: ListFeedback, options: CallOptions = {}): Promise<Given> {
+    const call = { method: "POST", path: ofTest(test, "/feedback"), json: body, repeatable: true };
     return this.send(call, options, asJson<Given>);
   }
 
@@ -937,8 +940,8 @@ export class Client extends Connection {
    * Let the first arm's model serve what the winner is, and stop the test. Needs the scope admin, where the service
    * asks for keys.
    */
-  promote(body: Promote, options: CallOptions = {}): Promise<Promoted> {
-    const call = { method: "POST", path: "/v1/tests/{test}/promote", json: body };
+  promote(test: string, body: Promote, options: CallOptions = {}): Promise<Promoted> {
+    const call = { method: "POST", path: ofTest(test, "/promote"), json: body };
     return this.send(call, options, asJson<Promoted>);
   }
 

@@ -57,7 +57,7 @@ def test_old_clicks_are_no_clicks_of_today(log: Log, tmp_path: Path) -> None:
     event = {"id": "d1-0", "action": "purchase", "value": 39.9, "time": "2025-03-01T10:00:00Z"}
     imported(log, written(tmp_path, [line(0), line(1, events=[event], time="2025-03-01T09:59:00Z", source="kim")]))
     found = totals(log)
-    assert found["lists"] == {"learn": 0, "exploit": 0, "shadow": 0, "own": 0, "imported": 2}
+    assert found["lists"] == {"learn": 0, "exploit": 0, "shadow": 0, "own": 0, "imported": 2, "test": 0}
     assert (found["clicks"], found["events"], found["values"], found["reward"]) == (0, {}, {}, 0)
     shown = next(record for record in log.read() if isinstance(record.entry, Impression) and record.entry.source)
     values = as_json(shown, log.secret)

@@ -252,7 +252,8 @@ def test_what_is_asked_walks_through_no_entries_of_the_log(
         plans = [
             row[3] for query, values in asked for row in execute(connection, f"EXPLAIN QUERY PLAN {query}", values)
         ]
-    assert [plan for plan in plans if plan.startswith("SCAN")] == []
+    scans = [plan for plan in plans if plan.startswith("SCAN")]
+    assert [plan for plan in scans if "subquery" not in plan] == []  # the two rows of which the log's end is the later
     assert {query for query, _ in asked if " log" in query} <= {SqliteLog.end}  # which looks at the last one
 
 
