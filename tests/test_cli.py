@@ -195,6 +195,7 @@ def test_every_setting_of_a_service_is_a_flag_but_for_the_limits_on_requests() -
     flags = set(re.findall(r"--[a-z-]+", helped))
     assert {f"--{name.replace('_', '-')}" for name in settings} == flags - {"--settings", "--show-settings", "--help"}
     others = {"host": "h", "log": "l", "learner": "none", "keep": "1d", "keys": "k", "port": 1, "keep_impressions": 7}
+    others |= {"log_lines": "json"}
     assert others.keys() == settings.keys()
     for name, value in others.items():  # each reaches the setting of its name
         said = objects(run("serve", f"--{name.replace('_', '-')}", str(value), "--show-settings"))
