@@ -1,7 +1,8 @@
 """Nothing acknowledged is lost, and nothing counts twice, whatever is killed whenever.
 
-The traffic has all there is: events that settle, later events, pages, windows that close, a scale that is being
-learned, and a feature that comes and goes.
+The traffic has all there is: events that settle, later events, pages, windows that close, UBI records that name a list
+by its query_id, old clicks that are imported meanwhile, a scale that is being learned, and a feature that comes and
+goes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from pathlib import Path
 import pytest
 from helpers.clicking import Say
 from helpers.database import Database
+from helpers.past_lists import OldClicks
 from helpers.serving import Serving, all_ended, children
-from helpers.shopping import SHOP, Books, Customer, change_features, close_books
+from helpers.shopping import SHOP, Books, Customer, change_features, close_books, past_visits
 
 BETWEEN_CHECKS = 10  # kills
+IMPORTED = 40  # lists to a file
+STATUSES = {"recorded", "known", "early", "late", "ubi"}
 BETWEEN_CHANGES = 10  # of features; each brings new programs to be compiled
 
 
@@ -34,14 +38,22 @@ def n_answers(customers: Sequence[Customer]) -> int:
     return sum(each.answers.total() for each in customers)
 
 
-def checked(log: str, customers: Sequence[Customer], killed: Counter[str], say: Say) -> Books:
+def checked(log: str, customers: Sequence[Customer], old: OldClicks, killed: Counter[str], say: Say) -> Books:
     """Return the books, which must balance; nobody was told anything strange."""
     assert [surprise for each in customers for surprise in each.surprises] == []
-    assert {status for each in customers for status in each.answers} <= {"recorded", "known", "late"}
-    found = close_books(log, customers)
-    say(f"killed {dict(killed)}: {found}")
+    assert {status for each in customers for status in each.answers + each.statuses} <= STATUSES
+    found = close_books(log, customers, old.queries)
+    say(f"killed {dict(killed)}, {old.n_killed} imports: {found}")
     assert found.balance, found
+    assert found.imported >= old.n_acknowledged
     return found
+
+
+def check_end(books: Books, old: OldClicks) -> None:
+    """See that there was something of everything."""
+    assert books.changes > 1
+    assert books.imported == len(old.queries)
+    assert {"recorded", "known", "early"} <= books.ubi.keys()
 
 
 @pytest.mark.kill
@@ -52,7 +64,9 @@ def test_nothing_acknowledged_is_lost_when_the_tree_is_killed(tmp_path: Path, is
     serving = Serving(tmp_path)
     with serving.client(retries=30) as client:
         client.put_model("m", **SHOP)
-    customers = [Customer(serving.url) for _ in range(3)]
+    n_files = max(1, n_kills // 10)
+    old = OldClicks(tmp_path, log, n_files, past_visits(n_files * IMPORTED))
+    customers = [Customer(serving.url, old.queries) for _ in range(3)]
     for each in customers:
         each.start()
     while killed.total() < n_kills:
@@ -62,11 +76,14 @@ def test_nothing_acknowledged_is_lost_when_the_tree_is_killed(tmp_path: Path, is
             if n % BETWEEN_CHANGES == 0:
                 with serving.client(retries=30) as client:
                     change_features(client, with_extra=n % (2 * BETWEEN_CHANGES) == 0)
+            old.start()
         time.sleep(chance.uniform(0, 2))
         serving.kill()
         killed["tree"] += 1
+        if n % 3 == 0 or killed.total() % BETWEEN_CHECKS == 0:
+            old.end(kill=chance.random() < 0.5)
         if killed.total() % BETWEEN_CHECKS == 0:
-            checked(log, customers, killed, say)
+            checked(log, customers, old, killed, say)
         serving = Serving(tmp_path)
         for each in customers:
             each.url = serving.url
@@ -75,10 +92,11 @@ def test_nothing_acknowledged_is_lost_when_the_tree_is_killed(tmp_path: Path, is
     for each in customers:
         each.end()
     assert serving.stop() == 0
-    books = checked(log, customers, killed, say)
+    old.finish()
+    books = checked(log, customers, old, killed, say)
     assert books.acknowledged >= len(customers)
-    assert books.changes > 1
     assert books.scales > 0
+    check_end(books, old)
 
 
 def kill_one(what: str, trees: list[Serving], database: Database, chance: random.Random) -> None:
@@ -107,11 +125,13 @@ def test_nothing_is_lost_on_postgres_whatever_is_killed(
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
+    n_files = max(1, n_kills // 5)
+    old = OldClicks(tmp_path, log, n_files, past_visits(n_files * IMPORTED))
     while killed.total() < n_kills:
         trees = [Serving(folder, log) for folder in folders]
         with trees[0].client(retries=30) as client:
             client.put_model("m", **SHOP)
-        now = [Customer(tree.url) for tree in [*trees, trees[0]]]
+        now = [Customer(tree.url, old.queries) for tree in [*trees, trees[0]]]
         for each in now:
             each.start()
         customers += now
@@ -121,6 +141,7 @@ def test_nothing_is_lost_on_postgres_whatever_is_killed(
             if n == 0:
                 with trees[1].client(retries=30) as client:
                     change_features(client, with_extra=True)
+            old.start()
             time.sleep(chance.uniform(0, 2))
             what = (
                 ("server", "learner", "database")[n]
@@ -129,6 +150,8 @@ def test_nothing_is_lost_on_postgres_whatever_is_killed(
             )
             kill_one(what, trees, database, chance)
             killed[what] += 1
+            if n % 3 == 0:
+                old.end(kill=chance.random() < 0.5)
             for each, tree in zip(now, [*trees, trees[0]], strict=True):
                 each.url = tree.url
         before = [each.answers.total() for each in now]
@@ -139,5 +162,8 @@ def test_nothing_is_lost_on_postgres_whatever_is_killed(
         for each in now:
             each.end()
         assert [tree.stop() for tree in trees] == [0, 0]
-        books = checked(log, customers, killed, say)
-        assert books.changes > 1
+        old.end(kill=False)
+        if killed.total() == n_kills:
+            old.finish()
+        books = checked(log, customers, old, killed, say)
+    check_end(books, old)
