@@ -162,7 +162,7 @@ def _of_log(
             ranker = replay.rebuild_version(opened, model, version)
             published = snapshots.found(opened, model, version)
             assert published is not None
-            spec = of_service.spec_at(opened, model, published.position)
+            spec = snapshots.spec_at(opened, model, published.position)
         return of_service.export_version(spec, ranker, to, name=name or model, prior=prior, sources=sources)
 
 

@@ -121,13 +121,12 @@ def _write_version(opened: Log, model: str, version: int, out: Path | None) -> N
     """Rebuild a published version, as the service gives it in a file."""
     from perturank.service.learner import replay as replays
     from perturank.service.log import snapshots
-    from perturank.service.serving.export import spec_at
 
     rebuilt = replays.rebuild_version(opened, model, version)
     if out is not None:
         published = snapshots.found(opened, model, version)
         assert published is not None
-        scaling = spec_at(opened, model, published.position).scaling
+        scaling = snapshots.spec_at(opened, model, published.position).scaling
         _write(snapshots.file_bytes(rebuilt, model, version, scaling=scaling), out)
     said = {"model": model, "version": version, "digest": snapshots.digest(rebuilt, whole=True).hex()}
     to_programs(said, beside=out == STDOUT)

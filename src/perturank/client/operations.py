@@ -311,7 +311,7 @@ class Operations:
 
     @Operation
     def pin(self, version: int, *, model: str = DEFAULT) -> Call[Described]:
-        """Serve one version whatever is learned."""
+        """Serve one version whatever is learned; it may be of an earlier generation."""
         return Call("PUT", of_model(model, "/pin"), body=Pin(version))
 
     @Operation

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import small
+from helpers.service_small import wait_until_ready
 from starlette.testclient import TestClient
 
+from perturank.service.http.app import application
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.retention import compact
+from perturank.service.learner.verify import faults
 from perturank.service.log import snapshots
 from perturank.service.serving.service import Service
 from perturank.service.settings import Retention
@@ -104,9 +107,9 @@ def test_an_earlier_generation_is_listed_served_and_learned_from_again(
     assert listed[1]["spec"] == first["spec"]
     assert http.post(f"{ONE}/restore", json={"generation": listed[0]["generation"]}).status_code == 409
     assert http.post(f"{ONE}/restore", json={"generation": 10**6}).status_code == 404
-    for answer in (http.put(f"{ONE}/pin", json={"version": 2}), http.post(f"{ONE}/rollback", json={"version": 2})):
-        assert (answer.status_code, answer.json()["title"]) == (404, "version 2 of model 'm' is of generation 1")
-        assert answer.json()["detail"] == 'restore that one first: POST /v1/models/m/restore {"generation": 1}'
+    answer = http.post(f"{ONE}/rollback", json={"version": 2})
+    assert (answer.status_code, answer.json()["title"]) == (404, "version 2 of model 'm' is of generation 1")
+    assert answer.json()["detail"] == 'restore that generation first: POST /v1/models/m/restore {"generation": 1}'
 
     restored = http.post(f"{ONE}/restore", json={"generation": first["generation"]})
     assert (restored.status_code, restored.json()) == (202, first)  # before the learner has read it
@@ -125,6 +128,83 @@ def test_an_earlier_generation_is_listed_served_and_learned_from_again(
     report = rebuild(service.log, "m")
     assert report.differs is None
     assert small.same_bits(report.state.ranker, learner.states["m"].ranker)
+
+
+def best(http: TestClient) -> list[str]:
+    """Return the ids of what the served version takes for the best list."""
+    wait_until_ready(http)
+    documents = [{"id": f"d{i}", "features": [float(i % 3), float(i % 2) - i]} for i in range(5)]
+    shown = http.post(f"{ONE}/rank", json={"documents": documents, "mode": "exploit"}).json()
+    return [each["id"] for each in shown["ranking"]] + [str(shown["version"])]
+
+
+def test_a_version_of_an_earlier_generation_is_pinned_while_the_present_one_learns(
+    http: TestClient, service: Service, learner: Learner
+) -> None:
+    before, ranking = http.get(ONE).json(), best(http)
+    change = {"ranker": "p2headrank", "settings": {"widths": [4], "budget": 32}, "places": 5}
+    assert http.patch(f"{ONE}?begin_anew=true", json=change).status_code == 201
+    click(http)
+    learner.step()
+    service.refresh()
+    assert best(http) != ranking
+    pinned = http.put(f"{ONE}/pin", json={"version": 2}).json()
+    assert [pinned[each] for each in ("version", "learned", "pinned")] == [2, 2, 2]
+    assert pinned["generation"] > before["generation"]
+    assert best(http)[:4] == ranking[:4]  # of five places now
+    assert best(http)[-1] == "2"
+    for _ in range(2):
+        click(http)
+        learner.step()
+        service.refresh()
+        assert http.get(ONE).json() == pinned
+    about = http.get("/v1/overview").json()["models"][0]
+    assert (about["version"], about["newest"], about["learned"]) == (2, 5, 3)
+    assert about["published_at"] < about["newest_at"]
+    listed = http.get(f"{ONE}/versions").json()
+    assert (listed["served"], [each["version"] for each in listed["versions"]]) == (2, [5, 4, 3])
+    with TestClient(application(Service(service.log, service.settings)), base_url="http://127.0.0.1") as other:
+        assert other.get(ONE).json() == pinned
+        assert best(other)[:4] == ranking[:4]
+    assert list(faults(service.log)) == []
+    assert rebuild(service.log, "m").differs is None
+    assert http.patch(ONE, json={"exploration": {"protected": 1}}).json()["version"] == 2
+    click(http)
+    assert http.delete(f"{ONE}/pin").json()["version"] == 5
+    assert best(http)[-1] == "5"
+
+
+def test_what_cannot_be_pinned_of_an_earlier_generation_is_refused_with_the_difference(
+    http: TestClient, service: Service, learner: Learner
+) -> None:
+    def pin(says: str) -> None:
+        answer = http.put(f"{ONE}/pin", json={"version": 2})
+        assert (answer.status_code, answer.json()["title"]) == (
+            409,
+            f"version 2 of generation 1 cannot be pinned: {says}",
+        )
+        assert "POST /v1/models/m/restore" in answer.json()["detail"]
+
+    for change, says in (
+        ({"features": [{"name": "x"}, {"name": "y"}]}, "its features are a, b, and x, y now"),
+        ({"features": SPEC["features"], "scaling": "query"}, "its scaling is auto, and query now"),
+        ({"scaling": "auto", "ranker": "pdgd-linear", "settings": {}}, "pdgd-linear, which learns now, cannot learn"),
+    ):
+        answer = http.patch(f"{ONE}?begin_anew=true", json=change)
+        assert answer.status_code == 201, answer.text
+        if "pdgd" not in says:
+            pin(says)
+    assert says in http.put(f"{ONE}/pin", json={"version": 2}).json()["title"]
+    assert http.put(f"{ONE}?begin_anew=true", json=SPEC | {"seed": 9}).status_code == 201
+    assert http.put(f"{ONE}/pin", json={"version": 2}).json()["pinned"] == 2
+    answer = http.patch(ONE, json={"features": [*SPEC["features"], {"name": "c"}]})
+    assert (answer.status_code, answer.json()["title"]) == (
+        409,
+        "version 2 of generation 1 is pinned, and reads the features of now",
+    )
+    assert "DELETE /v1/models/m/pin" in answer.json()["detail"]
+    assert http.patch(f"{ONE}?begin_anew=true", json={"seed": 10}).json()["pinned"] is None
+    assert http.patch(ONE, json={"features": [*SPEC["features"], {"name": "c"}]}).status_code == 200
 
 
 def test_a_base_of_a_later_generation_ends_the_restoring_of_earlier_ones(

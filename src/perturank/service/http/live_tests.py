@@ -122,7 +122,7 @@ class LiveTestEndpoints:
 
     def _candidates(self, asks: Rank | RawRank, arms: Sequence[LoadedModel | None]) -> tuple[Candidates, list[Skipped]]:
         """Return the documents as every arm reads them, with the features that its model has, and those skipped."""
-        specs = {_reading(loaded.spec): loaded.spec for loaded in arms if loaded is not None}
+        specs = {loaded.spec.reading: loaded.spec for loaded in arms if loaded is not None}
         names = {feature.name for spec in specs.values() for feature in spec.features or ()}
         skipped: list[Skipped] = []
         for spec in specs.values() if asks.on_error == "skip" else ():
@@ -134,13 +134,8 @@ class LiveTestEndpoints:
         prior = None
         for key, spec in specs.items():
             _, read[key], prior = self._lists.read(spec, _narrowed(asks, spec, names))
-        queries = [ArmQuery(each, None if each is None else read[_reading(each.spec)]) for each in arms]
+        queries = [ArmQuery(each, None if each is None else read[each.spec.reading]) for each in arms]
         return Candidates(_ids(asks), prior, queries), skipped
-
-
-def _reading(spec: Spec) -> object:
-    """Return what decides how a model reads documents: arms that agree in it share the arrays."""
-    return spec.n_features, spec.features, spec.scaling
 
 
 def _ids(asks: Rank | RawRank) -> list[str]:

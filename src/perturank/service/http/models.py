@@ -166,7 +166,7 @@ def described(loaded: LoadedModel) -> answers.Described:
     return answers.Described(
         model=loaded.name,
         version=loaded.version,
-        learned=loaded.published[loaded.version].learned if loaded.version in loaded.published else 0,
+        learned=loaded.n_learned,
         pinned=loaded.pinned,
         generation=loaded.generation,
         spec=loaded.spec.owned(),

@@ -9,7 +9,7 @@ import numpy as np
 
 from perturank import storage
 from perturank.catalogue import rankers
-from perturank.core import Ranker
+from perturank.core import KeepsLimits, Ranker
 from perturank.errors import BadInput
 from perturank.parts import soundness
 from perturank.parts.standardised import Standardised
@@ -17,6 +17,7 @@ from perturank.service.log import Log, Transaction, snapshots
 from perturank.service.log.generations import generations, spans
 from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log.refusals import BeginsAnew, Contradiction, NotKnown, NotReady, Refused
+from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
 
 
@@ -34,8 +35,28 @@ def put(transaction: Transaction, model: str, spec: Spec, *, only_new: bool = Fa
     if existing is not None and why and not begin_anew:
         raise _would_begin_anew(transaction, model, existing.generation, why)
     generation = 0 if existing is None or why else existing.generation
+    if existing is not None and generation == 0:
+        _unpin(transaction, model)
+    elif existing is not None and existing.spec.reading != spec.reading:
+        _check_not_lent(transaction, model)
     transaction.append(model, Changed(generation, spec))
     return generation == 0
+
+
+def _unpin(transaction: Transaction, model: str) -> None:
+    """End a pin: it does not outlast the generation in which it was made."""
+    newest = transaction.newest(model, Pinned)
+    if newest is not None and newest.entry != Pinned(None):
+        transaction.append(model, Pinned(None))
+
+
+def _check_not_lent(transaction: Transaction, model: str) -> None:
+    """Refuse other features while a version of an earlier generation is pinned: it could not read them."""
+    newest = transaction.newest(model, Pinned)
+    if newest is not None and isinstance(newest.entry, Pinned) and newest.entry.generation:
+        pinned = newest.entry
+        what = f"version {pinned.version} of generation {pinned.generation} is pinned, and reads the features of now"
+        raise Contradiction(what, f"unpin it before you change them: DELETE /v1/models/{model}/pin")
 
 
 def _would_begin_anew(transaction: Transaction, model: str, generation: int, why: str) -> BeginsAnew:
@@ -57,6 +78,7 @@ def restore(log: Log, transaction: Transaction, model: str, generation: int) -> 
     if found.refusal or found.last is None:
         raise Contradiction(f"generation {generation} cannot be restored: {found.refusal}", "list the generations")
     last = found.last.snapshot
+    _unpin(transaction, model)
     transaction.append(model, Changed(generation, found.spec))
     transaction.append(model, RolledBack(last.version, generation, last.learned))
 
@@ -70,21 +92,57 @@ def delete(transaction: Transaction, model: str) -> None:
 
 
 def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> None:
-    """Serve this version even when newer ones are published; None: the newest again. A pinned version stays stored."""
-    generation = transaction.require_model(model).generation
+    """Serve this version even when newer ones are published; None: the newest again. A pinned version stays stored.
+
+    It may be of an earlier generation that read documents as the present one does, which learns from its lists.
+    """
+    current, pinned = transaction.require_model(model), Pinned(version)
     if version is not None:
-        _require_version(log, model, version, generation)
+        published = _find_version(log, model, version)
         if not log.names(snapshots.version_name(model, version)):
             raise NotKnown(f"version {version} of model {model!r} is no longer stored", "list its versions")
+        if published.snapshot.generation != current.generation:
+            _check_fits(snapshots.spec_at(log, model, published.position), current.spec, published, model)
+            pinned = Pinned(version, published.snapshot.generation)
     newest = transaction.newest(model, Pinned)
-    if newest is None or newest.entry != Pinned(version):
-        transaction.append(model, Pinned(version))
+    if newest is None or newest.entry != pinned:
+        transaction.append(model, pinned)
+
+
+def _check_fits(then: Spec, now: Spec, published: PublishedVersion, model: str) -> None:
+    """Refuse a version of an earlier generation that cannot serve in the present one."""
+    generation, why = published.snapshot.generation, _other_reading(then, now)
+    if now.is_limited and not isinstance(then.start(), KeepsLimits):
+        why = f"{then.ranker} cannot limit exploration"
+    if now.needs_own_lists:
+        why = f"{now.ranker}, which learns now, cannot learn from lists that it has not drawn itself"
+    if why:
+        what = f"version {published.snapshot.version} of generation {generation} cannot be pinned: {why}"
+        raise Contradiction(what, _restore_first(model, generation))
+
+
+def _other_reading(then: Spec, now: Spec) -> str:
+    """Return why documents as they are read now mean nothing to a version of then; empty: they do."""
+    if then.reading == now.reading:
+        return ""
+    if then.scaling != now.scaling:
+        return f"its scaling is {then.scaling}, and {now.scaling} now"
+    names = [", ".join(each.name for each in spec.features or ()) or f"{spec.n_features}" for spec in (then, now)]
+    if names[0] != names[1]:
+        return f"its features are {names[0]}, and {names[1]} now"
+    return "its features have another shift, scale or `missing` value"
+
+
+def _restore_first(model: str, generation: int) -> str:
+    return f'restore that generation first: POST /v1/models/{model}/restore {{"generation": {generation}}}'
 
 
 def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
     """Let learning continue from a version of this generation."""
     generation = transaction.require_model(model).generation
-    _require_version(log, model, version, generation)
+    other = _find_version(log, model, version).snapshot.generation
+    if other != generation:
+        raise NotKnown(f"version {version} of model {model!r} is of generation {other}", _restore_first(model, other))
     base, whole = transaction.newest(model, Compacted), snapshots.whole_versions(log, model)
     if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version and version not in whole:
         earlier = sorted(each for each in whole if _is_of(log, model, each, generation))
@@ -94,15 +152,12 @@ def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> N
     transaction.append(model, RolledBack(version))
 
 
-def _require_version(log: Log, model: str, version: int, generation: int) -> None:
-    """Refuse a version that does not exist, or is of another generation."""
+def _find_version(log: Log, model: str, version: int) -> PublishedVersion:
+    """Return a version of any generation; refuse one that does not exist."""
     published = snapshots.found(log, model, version)
     if published is None or published.snapshot.generation not in {span.generation for span in spans(log, model)}:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
-    other = published.snapshot.generation
-    if other != generation:
-        remedy = f'restore that one first: POST /v1/models/{model}/restore {{"generation": {other}}}'
-        raise NotKnown(f"version {version} of model {model!r} is of generation {other}", remedy)
+    return published
 
 
 def _is_of(log: Log, model: str, version: int, generation: int) -> bool:

@@ -168,6 +168,7 @@ class Pinned(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """A version was pinned: it is served even when newer ones are published; None: the newest again."""
 
     version: int | None
+    generation: int = 0  # of the version, if that is an earlier one; 0: the present one
 
 
 class RolledBack(msgspec.Struct, frozen=True, array_like=True, tag=9):

@@ -12,7 +12,8 @@ import numpy as np
 from perturank import storage
 from perturank.core import Ranker, Remembers
 from perturank.service.log import Log
-from perturank.service.log.records import Snapshot
+from perturank.service.log.records import Changed, Snapshot
+from perturank.service.log.refusals import NotKnown
 from perturank.service.log.spec import Spec
 from perturank.wire.specification import Scaling
 
@@ -175,3 +176,12 @@ def found(log: Log, model: str, version: int) -> PublishedVersion | None:
     """Return the version of this number; None: there is none."""
     at = last(log, model, lambda each: each.snapshot.version <= version)  # numbers grow with positions
     return at if at is not None and at.snapshot.version == version else None
+
+
+def spec_at(log: Log, model: str, position: int) -> Spec:
+    """Return a model as it was at this position."""
+    changed = next(iter(log.newest(model, Changed, 1, position)), None)
+    if changed is None:
+        raise NotKnown(f"there is no model {model!r}", "make it first")
+    assert isinstance(changed.entry, Changed)
+    return changed.entry.spec

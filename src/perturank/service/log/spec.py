@@ -140,6 +140,12 @@ class Spec(SpecRecord, frozen=True):
         shape = self.n_features, self.places, self.is_standardised, self.prior_strength, self.columns, self.width
         return self.ranker, str(self.settings), *shape, names
 
+    @property
+    def reading(self) -> tuple[object, ...]:
+        """What decides how documents become the arrays that the log keeps: models that agree in it can share them."""
+        names = None if self.features is None else tuple(feature.name for feature in self.features)
+        return self.scaling, self.n_features, self.features if self.scaling == "none" else names
+
     @classmethod
     def other(cls, ranker: str, changes: Mapping[str, str], seed: int) -> Spec:
         """Return another ranker in words, for a replay; the rest is the model's own."""

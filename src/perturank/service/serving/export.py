@@ -9,7 +9,6 @@ from perturank.errors import BadInput
 from perturank.exports import Export, check_scaling, export_formula, format_named
 from perturank.exports.formula import Column, Formula, formula_of
 from perturank.service.log import Log, snapshots
-from perturank.service.log.records import Changed
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
 
@@ -44,14 +43,5 @@ def stored_version(log: Log, model: str, version: int) -> tuple[Spec, Ranker]:
     content = None if published is None else log.stored(snapshots.version_name(model, version))
     if published is None or content is None:
         raise NotKnown(f"model {model!r} has no stored version {version}", "list its versions")
-    spec = spec_at(log, model, published.position)
+    spec = snapshots.spec_at(log, model, published.position)
     return spec, snapshots.ranker_of(content, f"version {version} of {model!r}", spec)[0]
-
-
-def spec_at(log: Log, model: str, position: int) -> Spec:
-    """Return a model as it was at this position."""
-    changed = next(iter(log.newest(model, Changed, 1, position)), None)
-    if changed is None:
-        raise NotKnown(f"there is no model {model!r}", "make it first")
-    assert isinstance(changed.entry, Changed)
-    return changed.entry.spec

@@ -366,7 +366,8 @@ def _learners(turn: _Turn, draft: Draft, drawn: Sequence[SampledList | None]) ->
         if spec.learns == "own" and (i not in draft.teams or (spec.method == "split" and not is_shown_alone)):
             continue
         sampled = drawn[i]
-        needs_own = query.loaded.spec.needs_own_lists if sampled is None else bool(sampled.memo)
+        is_drawn = sampled is not None and query.loaded.lent is None
+        needs_own = bool(sampled.memo) if sampled is not None and is_drawn else query.loaded.spec.needs_own_lists
         if is_shown_alone or not needs_own:
             found.setdefault(query.loaded.name, i)
     return list(found.values())
@@ -379,7 +380,8 @@ def _copies(turn: _Turn, drafted: Drafted, draft: Draft, drawn: Sequence[Sampled
         query = turn.candidates.arms[arm]
         assert query.loaded is not None
         assert query.features is not None
-        sampled = drawn[arm] if spec.method == "split" and draft.teams[0] == arm else None
+        is_own = spec.method == "split" and draft.teams[0] == arm and query.loaded.lent is None
+        sampled = drawn[arm] if is_own else None
         teams = zip(draft.order, draft.teams, strict=True)
         rows = [row for row, team in teams if spec.learns == "all" or team in (arm, NOBODY)]
         explores = sampled if turn.mode == "learn" else None

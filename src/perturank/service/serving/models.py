@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from perturank.core import SMALLEST_BUCKET, Ranker
@@ -55,6 +56,18 @@ class BegunAnew(NamedTuple):
     learned: int
 
 
+class LentVersion(NamedTuple):
+    """A pinned version of an earlier generation, and the spec with which it draws lists for the present one."""
+
+    published: PublishedVersion
+    spec: Spec  # of then, with the places and limits of now
+
+    def following(self, spec: Spec) -> LentVersion:
+        """Return the version as it serves a model that has this spec now."""
+        limits = {"places": spec.places, "exploration": spec.exploration}
+        return self._replace(spec=msgspec.structs.replace(self.spec, **limits))
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """One model as it is served."""
@@ -70,11 +83,28 @@ class LoadedModel:
     fault: str | None = None
     begun_anew: BegunAnew | None = None
     changed: int = 0  # position of the record with this spec
+    lent: LentVersion | None = None  # it is served, and is none of `published`
+
+    @property
+    def drawing(self) -> Spec:
+        """The spec of the served version, with which it draws lists."""
+        return self.spec if self.lent is None else self.lent.spec
+
+    @property
+    def served_at(self) -> int | None:
+        """When the served version was published, in milliseconds since 1970; None: it is not known, or none is."""
+        return self.published_at.get(self.version) if self.lent is None else self.lent.published.at
+
+    @property
+    def n_learned(self) -> int:
+        """How many impressions the served version has learned."""
+        served = self.published.get(self.version) if self.lent is None else self.lent.published.snapshot
+        return 0 if served is None else served.learned
 
     @cached_property
     def kind(self) -> tuple[object, ...]:
         """What decides which programs it needs; models of one kind share them."""
-        return self.spec.kind
+        return self.drawing.kind
 
     @cached_property
     def is_limited(self) -> bool:
@@ -89,7 +119,7 @@ class LoadedModel:
     @cached_property
     def program(self) -> ListProgram:
         """The program that draws its lists."""
-        return ListProgram.of(self.ranker, self.spec)
+        return ListProgram.of(self.ranker, self.drawing)
 
 
 class LoadedTest(NamedTuple):
@@ -222,8 +252,7 @@ class LoadedModels:
         match record.entry:
             case Changed(generation=generation, spec=spec):
                 if loaded is not None and generation == loaded.generation:
-                    learned = loaded.learned and spec.adapt(loaded.learned)
-                    self._models[record.model] = replace(loaded, spec=spec, learned=learned, changed=record.position)
+                    self._models[record.model] = replace(_with_spec(loaded, spec), changed=record.position)
                 else:
                     anew = None if loaded is None or generation else self._begun_anew(record)
                     start = LoadedModel(record.model, spec, generation or record.position)
@@ -284,7 +313,8 @@ class LoadedModels:
             learned = _load_ranker(self._log, loaded, version) if version in loaded.published else None
         except BadInput:
             return loaded
-        return loaded if learned is None and version else replace(loaded, learned=learned, version=version)
+        as_then = replace(loaded, learned=learned, version=version, lent=None)
+        return loaded if learned is None and version else as_then
 
     def with_version(self, loaded: LoadedModel, version: int) -> LoadedModel:
         """Return the model as it is at a version of its generation; refuse one that is not stored."""
@@ -295,7 +325,7 @@ class LoadedModels:
             loaded = loaded if found is None else _add_version(replace(loaded, version=version), found)
         if version not in loaded.published:
             raise NotKnown(f"model {loaded.name!r} has no version {version} of this generation", "list its versions")
-        return replace(loaded, learned=_load_ranker(self._log, loaded, version), version=version)
+        return replace(loaded, learned=_load_ranker(self._log, loaded, version), version=version, lent=None)
 
     def all(self) -> list[LoadedModel]:
         """Return the models in the order of their names; `get` reads the ranker of one that nobody has asked for."""
@@ -338,7 +368,7 @@ class LoadedModels:
         spec, why = spec.follow(loaded.spec)
         if why:
             return
-        coming = replace(loaded, spec=spec, learned=loaded.learned and spec.adapt(loaded.learned))
+        coming = _with_spec(loaded, spec)
         for length in sorted(lengths):
             if self.is_compiled(loaded, length) and not self.is_compiled(coming, length):
                 self.compile(coming, length)
@@ -352,6 +382,13 @@ class LoadedModels:
 def program_key(loaded: LoadedModel, length: int) -> ProgramKey:
     """Return what decides which program draws a model's lists of this padded length: limits are compiled into it."""
     return loaded.kind, loaded.is_limited, length
+
+
+def _with_spec(loaded: LoadedModel, spec: Spec) -> LoadedModel:
+    """Return the model with a new spec of the same generation."""
+    if loaded.lent is not None:
+        return replace(loaded, spec=spec, lent=loaded.lent.following(spec))
+    return replace(loaded, spec=spec, learned=loaded.learned and spec.adapt(loaded.learned))
 
 
 def _add_version(loaded: LoadedModel, new: PublishedVersion) -> LoadedModel:
@@ -376,12 +413,22 @@ def _expect_version(loaded: LoadedModel) -> LoadedModel:
 
 def _choose_version(log: Log, loaded: LoadedModel) -> LoadedModel:
     """Return the model with the version that should be served; a damaged version is replaced by the one before it."""
+    fault = None
+    if loaded.lent is not None and loaded.version == loaded.pinned:
+        return loaded
+    if loaded.lent is not None:
+        loaded = replace(loaded, lent=None, learned=None, version=0)
     if loaded.pinned is not None and loaded.pinned not in loaded.published:
         found = snapshots.found(log, loaded.name, loaded.pinned)
-        loaded = loaded if found is None else _add_version(loaded, found)
+        if found is not None and found.snapshot.generation != loaded.generation:
+            try:
+                return _lend(log, loaded, found)
+            except BadInput as error:
+                fault = str(error)
+        elif found is not None:
+            loaded = _add_version(loaded, found)
     newest = sorted(loaded.published, reverse=True)
     wanted = [loaded.pinned] if loaded.pinned in loaded.published else newest
-    fault = None
     for version in [v for v in [*wanted, *newest] if v is not None]:
         if version == loaded.version:
             return replace(loaded, fault=fault)
@@ -392,14 +439,27 @@ def _choose_version(log: Log, loaded: LoadedModel) -> LoadedModel:
     return replace(loaded, learned=None, version=0, fault=fault) if fault else loaded
 
 
+def _lend(log: Log, loaded: LoadedModel, found: PublishedVersion) -> LoadedModel:
+    """Return the model with a version of an earlier generation, which reads its features with its own schema."""
+    spec = snapshots.spec_at(log, loaded.name, found.position)
+    ranker = _stored_ranker(log, loaded.name, found.snapshot, spec)
+    lent = LentVersion(found, spec).following(loaded.spec)
+    return replace(loaded, learned=ranker, version=found.snapshot.version, lent=lent, fault=None)
+
+
 def _load_ranker(log: Log, loaded: LoadedModel, version: int) -> Ranker:
-    name = snapshots.version_name(loaded.name, version)
+    return _stored_ranker(log, loaded.name, loaded.published[version], loaded.spec)
+
+
+def _stored_ranker(log: Log, model: str, snapshot: Snapshot, spec: Spec) -> Ranker:
+    """Return the ranker of a version; refuse one that is damaged or not stored."""
+    name = snapshots.version_name(model, snapshot.version)
     content = log.stored(name)
     if content is None:
-        raise BadInput(f"version {version} of {loaded.name!r} is not stored any more", "pin a newer one")
-    if snapshots.checksum(content) != loaded.published[version].checksum:
-        raise BadInput(f"version {version} of {loaded.name!r} is damaged", "the one before it serves")
-    return snapshots.ranker_of(content, name, loaded.spec)[0]
+        raise BadInput(f"version {snapshot.version} of {model!r} is not stored any more", "pin a newer one")
+    if snapshots.checksum(content) != snapshot.checksum:
+        raise BadInput(f"version {snapshot.version} of {model!r} is damaged", "the one before it serves")
+    return snapshots.ranker_of(content, name, spec)[0]
 
 
 class VersionFiles:

@@ -198,7 +198,7 @@ def _about(loaded: LoadedModel, lag: float) -> dict[str, Any]:
         "pinned": loaded.pinned,
         "begun_anew": None if loaded.begun_anew is None else loaded.begun_anew._asdict(),
         "learned": loaded.published[newest].learned if newest else 0,
-        "published_at": loaded.published_at.get(loaded.version),
+        "published_at": loaded.served_at,
         "newest_at": loaded.published_at.get(newest),
         "lag": lag,
     }

@@ -218,7 +218,7 @@ class Service:
         secret = self.log.secret
         name = new_id(self._tail) if query_id is None else own_id(query_id, loaded.name, secret)
         propensity = None if log_propensity is None else probability(log_propensity)
-        memo = [] if explores is None else explores.memo
+        memo = [] if explores is None or loaded.lent is not None else explores.memo
 
         def write(transaction: Transaction) -> ServedList:
             # It may have been deleted since the list was drawn, or have other features now: where an impression
@@ -371,7 +371,7 @@ class Service:
         """Return the same of a model as it is at some version."""
         if history and loaded.version and snapshots.has_history(loaded.ranker):
             return self._files.make(loaded.name, loaded.version)
-        scaling = loaded.spec.scaling
+        scaling = loaded.drawing.scaling
         return snapshots.file_bytes(loaded.ranker, loaded.name, loaded.version, history=history, scaling=scaling)
 
     def export(
@@ -379,7 +379,7 @@ class Service:
     ) -> Export:
         """Return the served version, or another that is stored, in the format of another system."""
         loaded = self.models.get(model)
-        spec, ranker = loaded.spec, loaded.ranker
+        spec, ranker = loaded.drawing, loaded.ranker
         if version is not None and version != loaded.version:
             spec, ranker = stored_version(self.log, model, version)
         return export_version(spec, ranker, format, name=name or model, prior=prior)
