@@ -12,7 +12,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 BENCHMARKS := PYTHONPATH="$(CURDIR)/tests:$$PYTHONPATH" $(BIN)/python -m benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-long check check-types check-rest audit fix docs bench bench-service bench-models bench-import bench-shop web typescript clean
+.PHONY: help setup demo play test test-light test-as-shipped test-long programs check check-types check-rest audit fix docs bench bench-service bench-models bench-import bench-shop web typescript clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,17 +26,25 @@ play: $(READY)  ## search Python's own documentation in a browser, click, and wa
 	$(BIN)/perturank play
 
 test: $(READY)  ## run the checks and all tests
-	@$(MAKE) --no-print-directory -j $(WORKERS) check
-	@scripts/make-postgres
-	@scripts/make-chromium
-	@scripts/make-prometheus
-	@scripts/make-typescript
+	@$(MAKE) --no-print-directory -j 3 check programs
+	@$(MAKE) --no-print-directory -j 2 test-light test-as-shipped
+
+test-light: $(READY)
 	XLA_FLAGS="$(LIGHTLY)" $(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m "not as_shipped"
-	$(BIN)/pytest -n $(WORKERS) --max-worker-restart=0 -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
+
+# Beside the others, in one process: some of those wait, for a window to close or a server to start.
+test-as-shipped: $(READY)
+	$(BIN)/pytest -q -n 0 -m as_shipped $$(grep -rl --include='test_*.py' as_shipped tests)
 
 test-long: $(READY)  ## a hundred kills, tens of thousands of broken requests
 	@scripts/make-postgres
 	$(BIN)/pytest -n 0 --long -m long
+
+programs:
+	@scripts/make-postgres
+	@scripts/make-chromium
+	@scripts/make-prometheus
+	@scripts/make-typescript
 
 check: check-types check-rest  ## lint, formatting, types, direction of imports, documentation, dependencies
 

@@ -49,7 +49,6 @@ def must_be_the_same(one: Run, other: Run) -> None:
     assert (one.seed, one.rounds) == (other.seed, other.rounds)
 
 
-@pytest.mark.as_shipped
 def test_a_run_is_evaluated_when_asked_and_at_its_end() -> None:
     run = whole("pdgd-linear")
     assert [c.round for c in run.checkpoints] == [10, 25, 40]
@@ -65,7 +64,6 @@ def test_a_run_is_evaluated_when_asked_and_at_its_end() -> None:
     assert run.as_dict(TOP)["checkpoints"][2][f"ndcg@{TOP}"] == run.checkpoints[2].ndcg
 
 
-@pytest.mark.as_shipped
 @pytest.mark.parametrize("name", KINDS)
 def test_the_length_of_chunks_changes_nothing(name: str) -> None:
     lengths: list[int] = []
@@ -74,7 +72,6 @@ def test_the_length_of_chunks_changes_nothing(name: str) -> None:
     assert sum(lengths) == ROUNDS
 
 
-@pytest.mark.as_shipped
 @pytest.mark.parametrize("name", KINDS)
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(name: str, tmp_path: Path) -> None:
     file, done = tmp_path / "run", []
@@ -99,7 +96,6 @@ def other_numbers(name: str, factor: float) -> Plan:
     return plan(name, settings=own.changed(**{k: factor * v for k, v in own.as_dict().items() if type(v) is float}))
 
 
-@pytest.mark.as_shipped
 @pytest.mark.parametrize("name", [*KINDS, "olranknet-diag", "dbgd-linear", "epsilon-greedy-linear"])
 def test_other_numbers_are_other_runs_and_compile_nothing(name: str, caplog: pytest.LogCaptureFixture) -> None:
     first = whole(name)
@@ -138,7 +134,6 @@ def streamed() -> Fold:
     return replace(small.fold(), train=train)
 
 
-@pytest.mark.as_shipped
 def test_a_stream_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     file, given = tmp_path / "run", plan("p2linrank", fold=streamed())
     simulate(replace(given, rounds=25, evaluate_at=(10,)), checkpoint=file)
@@ -159,7 +154,6 @@ def test_orders_are_kept_where_the_plan_asks_for_them_also_over_an_interruption(
         simulate(asked, checkpoint=tmp_path / "other")
 
 
-@pytest.mark.as_shipped
 def test_a_checkpoint_of_an_earlier_version_goes_on_without_what_it_did_not_measure(tmp_path: Path) -> None:
     file = tmp_path / "run"
     simulate(plan("p2linrank", rounds=25, evaluate_at=(10,)), checkpoint=file)
@@ -171,7 +165,6 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_without_what_it_did_not_meas
     assert [c.certain_wrong is None for c in run.checkpoints] == [True, True, False]
 
 
-@pytest.mark.as_shipped
 def test_a_run_may_go_on_after_its_end(tmp_path: Path) -> None:
     file = tmp_path / "run"
     simulate(plan("pdgd-linear", rounds=25, evaluate_at=(10,)), checkpoint=file)
@@ -180,7 +173,6 @@ def test_a_run_may_go_on_after_its_end(tmp_path: Path) -> None:
         simulate(plan("pdgd-linear", rounds=20, evaluate_at=()), checkpoint=file)
 
 
-@pytest.mark.as_shipped
 @pytest.mark.parametrize(
     "changes, says",
     [
@@ -222,7 +214,6 @@ def test_a_seed_decides_everything_in_another_process_too() -> None:
     assert done.stdout.split() == [run.ndcgs.tobytes().hex(), bits]
 
 
-@pytest.mark.as_shipped
 def test_another_seed_is_another_run() -> None:
     assert simulate(plan("pdgd-linear", seed=4)).ndcgs.tolist() != whole("pdgd-linear").ndcgs.tolist()
 
