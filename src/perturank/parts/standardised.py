@@ -22,6 +22,7 @@ from perturank.core import (
     CertainOrders,
     Ensemble,
     FitsBatches,
+    Forgets,
     Interaction,
     KeepsLimits,
     Key,
@@ -258,6 +259,14 @@ class _Remembers(Standardised):
         return overflowed
 
 
+class _Forgets(Standardised):
+    def may_be_full(self) -> bool:
+        return bool(self.ranker.may_be_full())
+
+    def remembered(self, key: Key) -> Self:
+        return self._with(self.ranker.remembered(key))
+
+
 class _FitsBatches(Standardised):
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
@@ -290,6 +299,7 @@ ABILITIES: tuple[tuple[Any, type[Standardised]], ...] = (
     (Ensemble, _HasScores),
     (KeepsLimits, _KeepsLimits),
     (Remembers, _Remembers),
+    (Forgets, _Forgets),
     (FitsBatches, _FitsBatches),
     (OffPolicy, _OffPolicy),
     (LinearWidths, _HasWidths),
