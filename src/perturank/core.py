@@ -378,11 +378,25 @@ class Remembers(Protocol):
 
 
 @runtime_checkable
+class Forgets(Protocol):
+    """A ranker whose memory may be bounded. Few batches fill it, so forgetting is apart from `learn_batch`."""
+
+    def may_be_full(self) -> bool:
+        """Return whether it forgets before the next list; inside a compiled program, whether it ever forgets."""
+
+    def remembered(self, key: Key) -> Self:
+        """Return the ranker as it meets the next list, whose key this is: a full one has forgotten something."""
+
+
+@runtime_checkable
 class FitsBatches(Protocol):
     """A ranker that learns from several interactions with one fit."""
 
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
-        """Return the ranker that has learned from the first n of these interactions [B, …], keys [B]."""
+        """Return the ranker that has learned from the first n of these interactions [B, …], keys [B].
+
+        One that `Forgets` has done so before: see `batches.remembered`.
+        """
 
 
 @runtime_checkable

@@ -48,6 +48,8 @@ def learn(
     if not once:
         machine.keep_freed_memory()
     retention = Retention.of(keep, keep_impressions)
+    if with_parent:
+        children.wait_for_parent()
     opened = open_log(log)
     try:
         finished = process.learn(opened, once=once, with_parent=with_parent, retention=retention, log_lines=log_lines)

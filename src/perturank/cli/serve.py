@@ -10,6 +10,7 @@ import typer
 
 from perturank import machine
 from perturank.cli.console import to_programs
+from perturank.service import children
 from perturank.service.settings import settled
 
 File = Annotated[Path | None, typer.Option("--settings", help=r"TOML file with a table \[serve].")]
@@ -48,9 +49,12 @@ def serve(
     if show_settings:
         to_programs(settings.shown())
         return
+    settings = settings.checked()
+    # First: it loads JAX and the rankers while this process does.
+    learner = children.start(*settings.learner_words, log=settings.log) if settings.learner == "child" else None
     from perturank.service.http import server  # last: the settings can be shown without loading JAX
 
-    server.serve(settings.checked(), typer.echo)
+    server.serve(settings, typer.echo, learner=learner)
 
 
 key_commands = typer.Typer(help="API keys of a service.", no_args_is_help=True)

@@ -4,7 +4,7 @@ A pair seen many times is one weighted term: only its total weight Σw and the w
 its first document was preferred matter, and the sum of its noises, which is N(0, ν² Σw).
 
 Where a history has a memory, it forgets: before a list is added to so many pairs, those that were told
-longest ago go, half of them, and the documents that no other pair needs.
+longest ago go, half of them, and the documents that no other pair needs (`newer_half`).
 """
 
 from __future__ import annotations
@@ -140,17 +140,16 @@ class History(eqx.Module):
 
     @property
     def is_full(self) -> Array:
-        """Whether something is forgotten before the next list."""
-        return jnp.asarray(False) if self.recency is None else self.n_pairs >= self.recency.memory
+        """Whether half of it is forgotten before the next list.
 
-    def remembered(self) -> History:
-        """Return what is still known when the next list comes: all of it, or the newer half."""
+        What has overflowed forgets nothing, and so cannot forget that it has.
+        """
         if self.recency is None:
-            return self
-        # What has overflowed forgets nothing, and so cannot forget that it has.
-        return lax.cond(self.is_full & ~self.has_overflowed, lambda: self._newer_half(), lambda: self)
+            return jnp.asarray(False)
+        return (self.n_pairs >= self.recency.memory) & ~self.has_overflowed
 
-    def _newer_half(self) -> History:
+    def newer_half(self) -> History:
+        """Return what is still known of a full history when the next list comes."""
         assert self.recency is not None
         old = _indices(self.recency.stays(self.n_pairs))
         none = self.documents.shape[0]
@@ -173,8 +172,8 @@ class History(eqx.Module):
     def add(self, shown: Query, pairs: Pairs, key: Key, noise_std: Array | float = 0.0) -> tuple[History, Array]:
         """Return the history with one list's pairs, and the pairs' slots [p] (capacity: none)."""
         real = pairs.weight > 0
-        k = shown.mask.shape[0]
-        used = jnp.zeros(k, bool).at[pairs.winner].max(real).at[pairs.loser].max(real)
+        places = jnp.arange(shown.mask.shape[0])[:, None]
+        used = jnp.any(((places == pairs.winner) | (places == pairs.loser)) & real, axis=1)
         document_table, slots = self.document_table.find_or_insert(shown.ids, used)
         documents = self.documents.at[slots].set(shown.features, mode="drop")
         priors = self.priors.at[slots].set(shown.prior, mode="drop")
@@ -208,10 +207,7 @@ class History(eqx.Module):
         n: Array,
         noise_std: Array | float = 0.0,
     ) -> tuple[History, Array]:
-        """Return the history with the pairs of the first n interactions [B, …], and their slots [B, p].
-
-        A full one forgets before them.
-        """
+        """Return the history with the pairs of the first n interactions [B, …], and their slots [B, p]."""
         lots = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
 
         def add(i: Array, state: tuple[History, Array]) -> tuple[History, Array]:
@@ -223,7 +219,7 @@ class History(eqx.Module):
         room = batches.size(seen)
         n_pairs = jax.eval_shape(pairs, jax.tree.map(lambda leaf: leaf[0], seen), keys[0]).weight.shape[0]
         none = jnp.full((room, n_pairs), self.weight.shape[0], jnp.int32)
-        return batches.folded(add, room, n, (self.remembered(), none))
+        return batches.folded(add, room, n, (self, none))
 
     def targets(self, noise_std: Array | float, n_rankers: int, key: Key) -> Array:
         """Return Σw·(y + γ) of every pair for every ranker; [P, N]. Noise is drawn anew unless frozen."""

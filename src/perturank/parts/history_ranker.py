@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query, check_room
 from perturank.hyperparameters import AT_LEAST_ONE, NOT_NEGATIVE, Settings, hyper
@@ -79,9 +81,32 @@ class HistoryRanker(LearnsFromLists):
         """Return whether more was learned in a compiled program than there was room for."""
         return self.history.has_overflowed
 
+    def may_be_full(self) -> bool:
+        """Return whether it forgets before the next list; inside a compiled program, whether it ever forgets."""
+        n, recency = self.history.n_pairs, self.history.recency
+        return recency is not None and (isinstance(n, jax.core.Tracer) or int(n) >= recency.memory)
+
+    def remembered(self, key: Key) -> Self:
+        """Return the ranker as it meets the next list, whose key this is: a full memory has lost its older half."""
+        return self._remembered(key) if self.may_be_full() else self
+
+    @eqx.filter_jit
+    def _remembered(self, key: Key) -> Self:
+        kept = lax.cond(self.history.is_full, lambda: self.newer_half(key), lambda: self.memory)
+        return eqx.tree_at(lambda each: each.memory, self, kept, is_leaf=lambda leaf: leaf is None)
+
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """What changes when the ranker forgets."""
+        return (self.history,)
+
+    def newer_half(self, key: Key) -> tuple[Any, ...]:
+        """Return what `memory` is when a full history has forgotten its older half."""
+        return (self.history.newer_half(),)
+
     def learn(self, interaction: Interaction, key: Key) -> Self:
         """Return the ranker fitted to all clicks so far, these among them."""
-        learned = self.with_room(1, interaction.clicks.shape[0])._learn(interaction, key)
+        learned = self.with_room(1, interaction.clicks.shape[0]).remembered(key)._learn(interaction, key)
         check_room(learned)
         return learned
 

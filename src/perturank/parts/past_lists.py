@@ -184,7 +184,7 @@ def learn_from_lists(ranker: R, lists: Iterable[PastList], *, key: Key | None = 
     while some := list(islice(waiting, AT_ONCE)):
         places = max(places, *map(len, some))
         stacked = _stacked(ranker, some, learned, places)
-        roomy = with_room(ranker, AT_ONCE, places)
+        roomy = with_room(batches.remembered(ranker, key, learned), AT_ONCE, places)
         ranker = cast(R, _learn(roomy, stacked, key, np.int32(learned), np.int32(len(some))))
         check_room(ranker)
         learned += len(some)

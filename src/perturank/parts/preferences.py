@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from perturank.core import Array, Interaction, Key, Rewards
+from perturank.core import Array, Interaction, Key
 
 PairSet = Literal["independent", "all"]
 Inclusion = Literal["paper", "symmetric"]
@@ -104,7 +104,8 @@ def inferred(
         weight = gaps[winner, loser]
     else:
         n_most = max((k // 2) * ((k + 1) // 2), 1)
-        winner, loser = _chosen(gaps, n_most, rewards)
+        heaviest = jax.lax.top_k(gaps.ravel(), n_most)[1]  # of equal ones the first
+        winner, loser = heaviest // k, heaviest % k
         n_winners, n_losers = jnp.sum(jnp.any(wins, axis=1)), jnp.sum(jnp.any(wins, axis=0))
         real = jnp.arange(winner.shape[0]) < jnp.sum(wins)
         gap = 1.0 if rewards is None else gaps[winner, loser]
@@ -113,15 +114,6 @@ def inferred(
     is_guess = True if rewards is None else rewards.seen == 0
     weight = weight * jnp.where((loser > last) & is_guess, beyond_weight, 1.0)
     return Pairs(winner.astype(jnp.int32), loser.astype(jnp.int32), weight)
-
-
-def _chosen(gaps: Array, n_most: int, rewards: Rewards | None) -> tuple[Array, Array]:
-    """Return winner and loser of at most so many pairs; [n_most] each, those that are none at the end."""
-    if rewards is None:
-        winner, loser = jnp.nonzero(gaps > 0, size=n_most, fill_value=0)
-        return winner, loser
-    heaviest = jax.lax.top_k(gaps.ravel(), n_most)[1]
-    return heaviest // gaps.shape[0], heaviest % gaps.shape[0]
 
 
 def n_pairs_at_most(k: int, pairs: PairSet) -> int:

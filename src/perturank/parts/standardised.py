@@ -16,12 +16,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from perturank.core import (
     Array,
     CertainOrders,
     Ensemble,
     FitsBatches,
+    Forgets,
     Interaction,
     KeepsLimits,
     Key,
@@ -143,17 +145,18 @@ class Standardised(LearnsFromLists):
 
     def with_unknown_scale(self, scale: Scale) -> Self:
         """Return the same with this scale for the columns that have none yet."""
-        return self._with_scale(scale, self.spread != 0)
+        return self._with_scale(scale, np.asarray(self.spread) != 0)
 
     @property
     def is_scale_known(self) -> bool:
         """Whether every column has a scale."""
         return bool(np.all(np.asarray(self.spread) != 0))
 
-    def _with_scale(self, scale: Scale, stays: Array) -> Self:
-        location = jnp.where(stays, self.location, scale.location)
-        spread = jnp.where(stays, self.spread, scale.spread)
-        return eqx.tree_at(lambda each: (each.location, each.spread), self, (location, spread))
+    def _with_scale(self, scale: Scale, stays: ArrayLike) -> Self:
+        # By NumPy: JAX would compile a program for every number of columns.
+        location = np.where(stays, self.location, np.asarray(scale.location, np.float32))
+        spread = np.where(stays, self.spread, np.asarray(scale.spread, np.float32))
+        return eqx.tree_at(lambda each: (each.location, each.spread), self, jax.device_put((location, spread)))
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -258,6 +261,14 @@ class _Remembers(Standardised):
         return overflowed
 
 
+class _Forgets(Standardised):
+    def may_be_full(self) -> bool:
+        return bool(self.ranker.may_be_full())
+
+    def remembered(self, key: Key) -> Self:
+        return self._with(self.ranker.remembered(key))
+
+
 class _FitsBatches(Standardised):
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
@@ -290,6 +301,7 @@ ABILITIES: tuple[tuple[Any, type[Standardised]], ...] = (
     (Ensemble, _HasScores),
     (KeepsLimits, _KeepsLimits),
     (Remembers, _Remembers),
+    (Forgets, _Forgets),
     (FitsBatches, _FitsBatches),
     (OffPolicy, _OffPolicy),
     (LinearWidths, _HasWidths),

@@ -221,8 +221,8 @@ def _residuals(fit: Fit, ids: Array) -> Array:
 def _residual_weights(history: History) -> Array:
     """Return the weight of all pairs in which each residual occurs; [R]."""
     cells = home_cells(history.document_table.keys, N_RESIDUALS)
-    weights = jnp.zeros(N_RESIDUALS).at[cells[history.first]].add(history.weight)
-    return weights.at[cells[history.second]].add(history.weight)
+    ends = jnp.concatenate([history.first, history.second])
+    return jnp.zeros(N_RESIDUALS).at[cells[ends]].add(jnp.tile(history.weight, 2))
 
 
 def _n_renewals(fit: Fit) -> Array:

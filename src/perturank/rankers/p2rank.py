@@ -111,7 +111,7 @@ class P2LinRank(P2Rank):
                 pull = pull + s.noise_std * x.T @ jax.random.normal(lots[2], (x.shape[0], s.n_rankers))
             return history, gram, pull, taught | jnp.any(news > 0)
 
-        start = *self._remembered(keys[0]), jnp.asarray(False)
+        start = *self.memory, jnp.asarray(False)
         history, gram, frozen, taught = batches.folded(add, batches.size(seen), n, start)
 
         def fit() -> tuple[Array, Array, linear_fit.AnyHessian]:
@@ -129,18 +129,17 @@ class P2LinRank(P2Rank):
         theta, pull, hessian = lax.cond(taught, fit, lambda: (self.theta, self.pull, self.hessian))
         return P2LinRank(s, history, theta, pull, gram, hessian)
 
-    def _remembered(self, key: Key) -> tuple[History, Array | None, Array]:
-        """Return the history, Σ w x xᵀ and u without what is forgotten now; the noise of what stays is drawn anew."""
-        s, history, old = self.settings, self.history.remembered(), (self.gram, self.pull)
-        if s.memory is None:
-            return history, *old
+    @property
+    def memory(self) -> tuple[History, Array | None, Array]:
+        """The history, Σ w x xᵀ and u."""
+        return self.history, self.gram, self.pull
 
-        def again() -> tuple[Array | None, Array]:
-            gram = None if self.gram is None else linear_fit.gram(history)
-            lots = jax.random.fold_in(key, 3)  # the first three are those of the round
-            return gram, linear_fit.perturbation(history, gram, s.l2, s.noise_std, s.n_rankers, lots)
-
-        return history, *lax.cond(self.history.is_full, again, lambda: old)
+    def newer_half(self, key: Key) -> tuple[History, Array | None, Array]:
+        """Return these without what is forgotten; the noise of what stays is drawn anew."""
+        s, history = self.settings, self.history.newer_half()
+        gram = None if self.gram is None else linear_fit.gram(history)
+        lots = jax.random.fold_in(key, 3)  # the first three are those of the round
+        return history, gram, linear_fit.perturbation(history, gram, s.l2, s.noise_std, s.n_rankers, lots)
 
 
 class P2NeurRank(P2Rank):

@@ -114,7 +114,7 @@ class PairRank(HistoryRanker):
             x = each.shown.features[pairs.winner] - each.shown.features[pairs.loser]
             return history, gram + (x * news[:, None]).T @ x, taught | jnp.any(news > 0)
 
-        start = *self._remembered(), jnp.asarray(False)
+        start = *self.memory, jnp.asarray(False)
         history, gram, taught = batches.folded(add, batches.size(seen), n, start)
         l2 = jnp.asarray(s.l2) if s.objective == "sum" else 2 * s.l2 * jnp.sum(history.weight)
         problem = linear_fit.LinearProblem(history, l2, jnp.zeros_like(self.theta), "cross-entropy")
@@ -123,12 +123,15 @@ class PairRank(HistoryRanker):
         )
         return PairRank(s, history, theta, gram, hessian)
 
-    def _remembered(self) -> tuple[History, Array]:
-        """Return the history and Σ w x xᵀ without what is forgotten now."""
-        history = self.history.remembered()
-        if self.settings.memory is None:
-            return history, self.gram
-        return history, lax.cond(self.history.is_full, lambda: linear_fit.gram(history), lambda: self.gram)
+    @property
+    def memory(self) -> tuple[History, Array]:
+        """The history and Σ w x xᵀ."""
+        return self.history, self.gram
+
+    def newer_half(self, key: Key) -> tuple[History, Array]:
+        """Return these without what is forgotten."""
+        history = self.history.newer_half()
+        return history, linear_fit.gram(history)
 
 
 PUBLISHED = [

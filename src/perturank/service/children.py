@@ -23,6 +23,20 @@ def start(*words: str, log: str, pipes: int | None = None) -> subprocess.Popen[b
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=pipes, stderr=pipes, env=environment)
 
 
+def admit(child: subprocess.Popen[bytes]) -> None:
+    """Let a learner go on, now that the log is there: it has loaded what it needs, and waits."""
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it has ended, which its keeper sees
+        child.stdin.write(b".")
+        child.stdin.flush()
+
+
+def wait_for_parent() -> None:
+    """Wait until the parent admits this process; end if it has ended itself."""
+    if not os.read(sys.stdin.fileno(), 1):
+        sys.exit(1)
+
+
 def output(child: subprocess.Popen[bytes], stopping: threading.Event) -> tuple[bytes, bytes] | None:
     """Return the stdout and stderr of a child when it has ended; None: the service stops, and has ended it."""
     stdin, child.stdin = child.stdin, None  # `communicate` would close it, which ends the child

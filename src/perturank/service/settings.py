@@ -78,6 +78,13 @@ class ServeSettings(Settings):
         """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
+    @property
+    def learner_words(self) -> list[str]:
+        """The words of the command that learns, without the log."""
+        words = ["learn", "--log-lines", self.log_lines]
+        words += [] if self.keep is None else ["--keep", self.keep]
+        return words + ([] if self.keep_impressions is None else ["--keep-impressions", str(self.keep_impressions)])
+
     def shown(self) -> dict[str, Any]:
         """Return plain values that anybody may read."""
         return self.as_dict() | {"log": without_password(self.log)}

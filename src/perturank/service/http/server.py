@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -38,11 +39,15 @@ NEEDS_ADMIN = "there is no model yet; a key with the scope admin makes one: pert
 
 
 def serve(
-    settings: ServeSettings, say: Callable[[str], None], added: Callable[[str], Added] = lambda address: Added()
+    settings: ServeSettings,
+    say: Callable[[str], None],
+    added: Callable[[str], Added] = lambda address: Added(),
+    learner: subprocess.Popen[bytes] | None = None,
 ) -> None:
     """Serve until told to stop; SIGTERM finishes what is under way and ends with exit code 0.
 
-    `added` gets the address and returns further pages, endpoints and a background task.
+    `added` gets the address and returns further pages, endpoints and a background task. `learner` is the child that
+    learns, if it was started before.
     """
     settings = settings.checked()
     machine.answer_in_place()
@@ -53,7 +58,7 @@ def serve(
     with (
         _bound(settings) as listening,
         contextlib.closing(open_log(settings.log, create=True)) as log,
-        _learner(settings),  # it starts while the models are loaded here
+        _learner(settings, learner),  # it starts while the models are loaded here
     ):
         service, address = Service(log, settings), f"http://{_address(listening)}"
         app = application(service, added(address))
@@ -125,13 +130,13 @@ def _address(listening: socket.socket) -> str:
 
 
 @contextmanager
-def _learner(settings: ServeSettings) -> Iterator[None]:
+def _learner(settings: ServeSettings, child: subprocess.Popen[bytes] | None) -> Iterator[None]:
     """Run a learner process while the block runs."""
     if settings.learner == "none":
         yield
         return
     stopping = threading.Event()
-    keeper = threading.Thread(target=keep_learning, args=(settings, stopping), daemon=True)
+    keeper = threading.Thread(target=keep_learning, args=(settings, stopping, child), daemon=True)
     keeper.start()
     try:
         yield
@@ -140,15 +145,15 @@ def _learner(settings: ServeSettings) -> Iterator[None]:
         keeper.join()
 
 
-def keep_learning(settings: ServeSettings, stopping: threading.Event) -> None:
-    """Start a learner process, and restart it when it dies."""
-    words = ["learn", "--log-lines", settings.log_lines]
-    words += [] if settings.keep is None else ["--keep", settings.keep]
-    words += [] if settings.keep_impressions is None else ["--keep-impressions", str(settings.keep_impressions)]
+def keep_learning(
+    settings: ServeSettings, stopping: threading.Event, started: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Start a learner process, unless one was started before, and restart it when it dies."""
     pause = SECONDS_TO_START_AGAIN
     while not stopping.is_set():
         try:
-            child = children.start(*words, log=settings.log)
+            child, started = started or children.start(*settings.learner_words, log=settings.log), None
+            children.admit(child)
         except OSError as error:  # too many files or processes, or too little memory: a later attempt may succeed
             logger.error("the learner cannot be started (%s); the next attempt is in %g seconds", error, pause)
             stopping.wait(pause)

@@ -27,6 +27,7 @@ SECONDS_BETWEEN_LOOKS = 0.4  # each look may publish a version, which costs as m
 A_LOT = 16 * AT_ONCE  # impressions learned by one look; after more, the next look follows at once
 SECONDS_FOR_OTHERS = 0.05  # pause between two looks that delete records, so that others can write
 SECONDS_IN_STEP = 0.01  # with batches of a fixed size, frequent looks publish no extra versions
+SECONDS_TO_A_PROGRAM = 0.05  # between looks while clicks wait for one to be compiled
 
 
 class Stop:
@@ -88,7 +89,9 @@ def _lead(log: Log, stop: Stop, once: bool, retention: Retention | None) -> Lear
         with tracing.span("learn") as attributes:
             n = learner.step(precompiler.holds)
             attributes.update({"perturank.impressions": n} if n else {})
-        if (once and n == 0 and learner.is_tidy) or (not once and _rest(learner, stop, _pause(learner, n))):
+        if once and n == 0 and learner.is_tidy:
+            break
+        if not once and _rest(learner, stop, _pause(learner, n, precompiler)):
             break
     learner.close()
     tracing.close()
@@ -105,9 +108,11 @@ def _rest(learner: Learner, stop: Stop, seconds: float) -> bool:
     return stop.wait(max(0.0, end - time.monotonic()))
 
 
-def _pause(learner: Learner, n: int) -> float:
+def _pause(learner: Learner, n: int, precompiler: Precompiler) -> float:
     """Return how long to wait after a look that found so many impressions to learn."""
     pause, many = (SECONDS_IN_STEP, AT_ONCE) if learner.is_in_step else (SECONDS_BETWEEN_LOOKS, A_LOT)
+    if any(state.queue and precompiler.holds(state) for state in learner.states.values()):
+        pause = min(pause, SECONDS_TO_A_PROGRAM)
     return pause if n < many else 0.0
 
 

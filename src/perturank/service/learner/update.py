@@ -81,6 +81,7 @@ def learn_from(
     def learn(ranker: Ranker, chunk: Sequence[Rewarded], learned: int) -> Ranker:
         is_plain = all(each.is_plain for each in chunk)
         lists = _stacked(chunk, memo if own else None, ranker.n_features, places, with_rewards=not is_plain)
+        ranker = batches.remembered(ranker, key, learned)
         return _loop(ranker, lists, key, np.int32(learned), np.int32(len(chunk)), recalls)
 
     for start in range(0, len(rewarded), AT_ONCE):
