@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
 # Most of the tests' time is compilation: where no bits are compared, code is generated without being optimised.
-LIGHTLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+LIGHTLY = $(shell $(BIN)/python -c 'from perturank.machine import *; print(as_flags({**older_generator(), "xla_backend_optimization_level": 0}))')
 # Not --quiet, which hides the warnings that --strict counts. Material prints a notice of its own unless told not to.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 # Rankers are timed beside the plain ones in tests/oracles.

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -41,6 +42,14 @@ def test_the_version_is_the_same_wherever_it_is_written() -> None:
     assert f"\nversion: {__version__}\n" in citation
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
     assert json.loads((ROOT / "clients/typescript/package.json").read_text())["version"] == __version__
+
+
+def test_the_source_distribution_holds_every_file_of_the_package(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert {str(path.relative_to(ROOT)) for path in SOURCES} <= held
 
 
 def test_all_installs_every_extra_but_the_developers() -> None:

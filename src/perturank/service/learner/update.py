@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from perturank import machine
 from perturank.core import (
     LEARNING,
     Array,
@@ -168,8 +169,7 @@ def _learn(ranker: Ranker, all_of: Interaction, key: Key, learned: np.int32, n: 
 
 
 # XLA's newer code generator takes nearly twice as long for it, and the program is no faster.
-LIGHT = {"xla_cpu_use_fusion_emitters": False}
-_loop: Callable[..., Ranker] = cast(Any, eqx.filter_jit)(_learn, compiler_options=LIGHT)
+_loop: Callable[..., Ranker] = cast(Any, eqx.filter_jit)(_learn, compiler_options=machine.older_generator())
 
 
 def _stacked(
