@@ -12,7 +12,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 BENCHMARKS := PYTHONPATH="$(CURDIR)/tests:$$PYTHONPATH" $(BIN)/python -m benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo play test test-light test-as-shipped test-long programs check check-types check-rest audit fix docs bench bench-service bench-models bench-import bench-shop web typescript clean
+.PHONY: help setup demo play test test-light test-as-shipped test-long programs check check-types check-rest audit fix docs bench bench-service bench-models bench-import bench-shop bench-attack web typescript clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-import: $(READY)  ## measure how fast old clicks get into a log and are le
 
 bench-shop: $(READY)  ## let a made-up shop's customers teach the service, beside LightGBM; ARGS="--searches 1000 --seeds 1"
 	$(BENCHMARKS) shop $(ARGS)
+
+bench-attack: $(READY)  ## let hostile clicks promote a product in a made-up shop; ARGS="--shares 5 --seeds 1"
+	$(BENCHMARKS) attack $(ARGS)
 
 web:  ## build the pages of the service from web/ into the package; needs Node
 	cd web && npm install --no-audit --no-fund && npm run build

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -187,6 +188,40 @@ def shop(
         out.mkdir(parents=True, exist_ok=True)
         draw_curves(shown, out / "shop.png")
         typer.echo(f"figure: {out / 'shop.png'}")
+
+
+@app.command("attack")
+def attack(
+    searches: Annotated[int, typer.Option(help="Searches of customers in each run.", min=1)] = 1000,
+    seeds: Annotated[int, typer.Option(help="Shops with their customers.", min=1)] = 3,
+    shares: Annotated[str, typer.Option(help="Hostile clicks among all in percent, with commas between.")] = "1,5,20",
+    only: Annotated[str, typer.Option(help="Only attacks whose name begins so.")] = "",
+    kept: Annotated[
+        Path | None, typer.Option("--json", help="File of finished runs as JSON lines; these are not run again.")
+    ] = None,
+) -> None:
+    """Let hostile clicks promote a product in made-up shops, and print what each limit on a source costs and saves."""
+    from benchmarks.attack import cases, listed, outcomes, read_outcomes
+    from benchmarks.shop import FIRST_SEED
+
+    try:
+        chosen = [
+            case for case in cases([float(each) / 100 for each in shares.split(",")]) if case.name.startswith(only)
+        ]
+    except ValueError:
+        raise BadInput(f"--shares is {shares!r}", "give percentages, such as 1,5,20") from None
+    _check_folder(kept)
+    done = {} if kept is None else {(run.case, run.seed, run.searches): run for run in read_outcomes(kept)}
+    wanted = [(case, seed, searches) for case in chosen for seed in range(FIRST_SEED, FIRST_SEED + seeds)]
+    missing = [each for each in wanted if each not in done]
+    with _progress("the shop opens", len(missing) * searches) as advance:
+        for run in outcomes(missing, advance):
+            done[run.case, run.seed, run.searches] = run
+            if kept is not None:
+                with kept.open("a") as file:
+                    file.write(json.dumps(run.as_dict()) + "\n")
+            typer.echo(f"{run.name}: {run.seconds:.0f} s", err=True)
+    to_people(listed([done[each] for each in wanted]), WIDTH)
 
 
 def _check_folder(path: Path | None) -> None:

@@ -519,7 +519,7 @@ export interface QueryRecord {
 }
 
 /**
- * Documents to be ranked. `source` is a client, user or session, for the cap on its influence.
+ * Documents to be ranked. `source` is a client, user or session, for the limits on its influence.
  *
  * `continues` names the page before this one, whose documents are left out, and those of the pages before it.
  * `on_error`: a document that cannot be read refuses the request, or is skipped. `query_id` is the caller's own name
@@ -610,6 +610,7 @@ export interface SpecRecord {
   settle?: number;
   exploration?: Exploration;
   cap?: number | null;
+  votes?: number | null;
   batch?: number | null;
   chance?: "machine" | "seeded";
   prior_strength?: number;
@@ -636,6 +637,7 @@ export interface SpecRequest {
   settle?: number;
   exploration?: Exploration;
   cap?: number | null;
+  votes?: number | null;
   batch?: number | null;
   chance?: "machine" | "seeded";
   prior_strength?: number;

@@ -59,6 +59,24 @@ def test_events_are_learned_when_they_settle_and_a_later_purchase_again(tmp_path
     assert run("log", "verify", "--log", log).returncode == 0
 
 
+def test_a_bot_votes_once_for_its_product_and_a_replay_leaves_out_the_same_lists(tmp_path: Path) -> None:
+    serving, ids = Serving(tmp_path).ready(), [f"d{i}" for i in range(4)]
+    with serving.client() as client:
+        client.put_model("m", **SPEC, votes=1, batch=5)
+        given = [("bot", "d3"), ("bot", "d3"), ("somebody", "d3"), ("bot", "d3"), ("bot", "d2")]
+        shown = [client.rank_arrays(ids, rows(4), model="m", source=source) for source, _ in given]
+        for each, (_, document) in zip(shown, given, strict=True):
+            assert client.feedback(each.impression, [document], model="m", final=True) == "recorded"
+        serving.until(lambda: client.model("m")["version"] == 1)
+        assert client.model("m")["learned"] == 3
+    assert serving.stop() == 0
+    log = f"sqlite:///{tmp_path}/perturank.db"
+    assert [each["skipped"] for each in exported(log) if each["kind"] == "batch"] == [
+        [shown[1].impression, shown[3].impression]
+    ]
+    assert run("replay", "--log", log, "--model", "m", "--verify").returncode == 0
+
+
 def test_told_to_stop_under_load_it_answers_all_that_it_has_begun(tmp_path: Path) -> None:
     serving = Serving(tmp_path)
     with serving.client(retries=30) as client:

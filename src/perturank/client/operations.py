@@ -119,8 +119,8 @@ class Operations:
     ) -> Call[ShownList]:
         """Return the list to show.
 
-        `query` is for the dashboard, `top` how many places, `source` the client, user or session for the cap on its
-        influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded. `continues` is the
+        `query` is for the dashboard, `top` how many places, `source` the client, user or session for the limits on
+        its influence and for `erase`; `draw` numbers the lists of a model whose chance is seeded. `continues` is the
         impression of the page before. With `on_error="skip"` documents that cannot be read are left out. `query_id` is
         your own name for the query: UBI events refer to it. With `test` the arms of this live test rank in place of the
         model; then `feedback` is sent with the same.
@@ -240,6 +240,7 @@ class Operations:
         actions: Mapping[str, float] | None = None,
         exploration: Exploration | Mapping[str, Any] | None = None,
         cap: int | None = None,
+        votes: int | None = None,
         batch: int | None = None,
         chance: Chance | None = None,
         scaling: Scaling | None = None,
@@ -267,6 +268,7 @@ class Operations:
             "actions": actions,
             "exploration": exploration,
             "cap": cap,
+            "votes": votes,
             "batch": batch,
             "chance": chance,
             "scaling": scaling,

@@ -35,7 +35,7 @@ class Document(Strict, frozen=True, gc=False):
 
 
 class Rank(Strict, frozen=True):
-    """Documents to be ranked. `source` is a client, user or session, for the cap on its influence.
+    """Documents to be ranked. `source` is a client, user or session, for the limits on its influence.
 
     `continues` names the page before this one, whose documents are left out, and those of the pages before it.
     `on_error`: a document that cannot be read refuses the request, or is skipped. `query_id` is the caller's own name

@@ -80,6 +80,7 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     settle: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WINDOW)] = 30.0  # seconds from an event to its learning
     exploration: Exploration = Exploration()
     cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of a source in the last 1,000
+    votes: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None  # of a source for a document in the last 1,000
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
     chance: Chance = "machine"  # seeded: the number of the draw decides a list, and the seed
     prior_strength: Annotated[float, msgspec.Meta(ge=0, le=100)] = 1.0  # score of a document one spread above the mean

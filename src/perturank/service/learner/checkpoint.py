@@ -21,7 +21,7 @@ from perturank.errors import BadInput
 from perturank.service.learner.state import Completed, OpenImpression, Recall, State
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Changed, Compacted, Deleted
-from perturank.service.log.spec import CAP_AMONG, Spec
+from perturank.service.log.spec import LIMITS_AMONG, Spec
 
 LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
@@ -58,6 +58,7 @@ def pack(state: State, at: int = 0) -> bytes:
         digest=snapshots.digest(state.ranker, whole=True).hex(),
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
+        votes=[(source.hex(), document) for source, document in state.votes],
         **{name: getattr(state, name) for name in (*NUMBERS, *SCALE)} | {"at": max(state.at, at)},
     )
     return zlib.compress(content, LEVEL)
@@ -105,12 +106,14 @@ def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
         arrays, said = storage.unpacked(inflate(content, name), name)
         ranker = storage.restored(arrays, said, name)
         sources = (each and bytes.fromhex(each) for each in said["sources"])
+        votes = ((bytes.fromhex(source), document) for source, document in said.get("votes", ()))
         state = State(
             model,
             recall,
             spec=msgspec.convert(said["spec"], Spec),
             ranker=ranker,
-            sources=deque(sources, CAP_AMONG),
+            sources=deque(sources, LIMITS_AMONG),
+            votes=deque(votes, LIMITS_AMONG),
             **{name: said[name] for name in NUMBERS},
             **{name: said.get(name, default) for name, default in SCALE.items()},
         )

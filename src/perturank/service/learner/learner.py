@@ -7,8 +7,8 @@ replay learn the same by construction.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from perturank.parts.standardised import Scale
 from perturank.service.learner import checkpoint
+from perturank.service.learner.influence import SourceLimits
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.retention import Housekeeper
 from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Completed, State
@@ -171,11 +172,15 @@ class Learner:
             return False
         with self.log.transaction() as transaction:
             self._lead.check(transaction)
-            caps = {state.model: SourceCap(state) for state, _ in full}
+            limits = {
+                state.model: SourceLimits(state.spec, state.sources, state.votes)
+                for state, _ in full
+                if state.spec is not None
+            }
             for state, due in full:
                 if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in TAKING):
                     continue  # the next step reads that record first
-                skipped = caps[state.model].skipped(due)
+                skipped = limits[state.model].skipped(due)
                 batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True)
                 transaction.append(state.model, batch)
         return True
@@ -260,37 +265,6 @@ def _check(state: State, record: Record) -> None:
 
 def _is_after(record: Record | None, position: int) -> bool:
     return record is not None and record.position > position
-
-
-class SourceCap:
-    """Decides which impressions are skipped, since too many of the last learned ones come from their source.
-
-    A list that is complete again counts once: it is skipped if it was skipped before.
-    """
-
-    def __init__(self, state: State) -> None:
-        self._cap = None if state.spec is None else state.spec.cap
-        self._recent = state.sources.copy()
-        self._skipped: set[bytes] = set()
-
-    def skipped(self, due: Sequence[Completed]) -> list[bytes]:
-        """Return the names of those of the next batch that are skipped, each as often as it is due."""
-        if self._cap is None:
-            return []
-        counts, skipped = Counter(self._recent), []
-        for completed in due:
-            name, source = completed.name, completed.source
-            is_first = completed.before is None
-            was_skipped = completed.is_skipped or name in self._skipped
-            if was_skipped or (is_first and source is not None and counts[source] >= self._cap):
-                self._skipped.add(name)
-                skipped.append(name)
-            elif is_first:
-                if len(self._recent) == self._recent.maxlen:
-                    counts[self._recent[0]] -= 1
-                self._recent.append(source)
-                counts[source] += 1
-        return skipped
 
 
 class ProgressRecorder:

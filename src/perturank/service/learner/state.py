@@ -42,9 +42,10 @@ from perturank.service.log.records import (
     source_seal,
 )
 from perturank.service.log.refusals import Missing
-from perturank.service.log.spec import CAP_AMONG, Spec
+from perturank.service.log.spec import LIMITS_AMONG, Spec
 from perturank.wire.specification import CLICK, ShownMode
 
+Vote = tuple[bytes, str]  # a source, sealed, and a document with which it did something
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
 MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them it is final
 ENOUGH_TO_SCALE = 64  # impressions from which the scale of a feature is estimated that was added later
@@ -60,6 +61,11 @@ class Heard(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def worths(self, actions: Mapping[str, float]) -> dict[str, float]:
         """Return what each document was worth by these actions."""
         return document_worths([*((each, CLICK) for each in self.clicks), *self.events], actions)
+
+    @property
+    def documents(self) -> frozenset[str]:
+        """With which something was done."""
+        return self.clicks.union(document for document, _ in self.events)
 
 
 NOTHING = Heard(frozenset(), frozenset(), 0)
@@ -106,6 +112,14 @@ class Completed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def heard(self) -> Heard:
         """What is known of it."""
         return Heard(self.clicks, self.events, self.seen)
+
+    @property
+    def votes(self) -> list[Vote]:
+        """The documents with which its source has done something since it was complete before, by name."""
+        if self.source is None:
+            return []
+        new = self.heard.documents - (self.before or NOTHING).documents
+        return [(self.source, document) for document in sorted(new)]
 
     @property
     def has_rewards(self) -> bool:
@@ -225,7 +239,9 @@ class State:
     erased: int = 0  # position of the last request to erase a source
     based: int = 0  # position up to which the newest base contains the log
     compacted: int = 0  # position of that base's record, if it was read after this state was loaded
-    sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=CAP_AMONG))  # sealed, of the last learned
+    # Of the last learned impressions: their sources, sealed, and the last votes.
+    sources: deque[bytes | None] = field(default_factory=lambda: deque(maxlen=LIMITS_AMONG))
+    votes: deque[Vote] = field(default_factory=lambda: deque(maxlen=LIMITS_AMONG))
     kept: dict[int, Ranker] = field(default_factory=dict)  # versions to which a later record rolls back
     tracker: Tracker = field(init=False)
     queue: deque[Completed] = field(default_factory=deque)
@@ -293,7 +309,8 @@ class State:
         """Drop the waiting impressions of a source; what was learned from it stays."""
         self.tracker.forget(source)
         self.queue = deque(each for each in self.queue if each.source != source)
-        self.sources = deque((None if each == source else each for each in self.sources), CAP_AMONG)
+        self.sources = deque((None if each == source else each for each in self.sources), LIMITS_AMONG)
+        self.votes = deque((vote for vote in self.votes if vote[0] != source), LIMITS_AMONG)
 
     def _seal(self, source: str) -> bytes:
         return source_seal(source, self.recall.secret)
@@ -317,6 +334,7 @@ class State:
         self.generation, self.learned, self.unpublished = generation, 0, False
         self.tracker, self.queue = Tracker(self._seal), deque()
         self.sources.clear()
+        self.votes.clear()
         self.scaled, self.is_scale_final, self.shown_since, self.shown_first, self.taught = 0, False, 0, [], []
         self.lacks_scale, self.layouts = False, []
 
@@ -354,6 +372,7 @@ class State:
         if self.is_scale_open:
             self.taught.extend(chosen)
         self.sources.extend(each.source for each in chosen if each.before is None)
+        self.votes.extend(vote for each in chosen for vote in each.votes)
         self.unpublished = True
 
     def _skip(self, names: set[bytes]) -> None:

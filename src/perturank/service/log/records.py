@@ -149,7 +149,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
     through: int
     n: int
-    skipped: list[bytes]  # by the cap on one source's influence
+    skipped: list[bytes]  # by the limits on one source's influence
     is_counted: bool = False  # the first n and those skipped, no more; in logs of earlier versions: all up to there
 
 

@@ -54,7 +54,7 @@ IN_A_SERVICE = {
     "bias": True,
     "l2_document": 1.0,
 }
-CAP_AMONG = 1000  # the newest impressions, among which `cap` limits those of one source
+LIMITS_AMONG = 1000  # the newest impressions, and votes, among which `cap` and `votes` limit those of one source
 DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
 CHOICES = {"mode": Mode, "on_error": OnError, "scaling": Scaling, "chance": Chance}
 SAME_SCALE = 1e-12  # relative: two numbers that a program computed in two ways
