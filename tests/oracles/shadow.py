@@ -30,7 +30,6 @@ def bounds(lists: Sequence[tuple[Sequence[str], Sequence[str], set[str]]]) -> tu
         if hit.any():
             first, theirs = (min(order.index(each) for each in clicked) for order in (shown, reranked(shown, ours)))
             gains[first] += 1 / (theirs + 1) - 1 / (first + 1)
-    read = np.array([clicks[place:].max() for place in range(k)]) / (clicks[0] or np.inf)
-    read = np.where((read <= 0) | (read > 1), 1, read) if clicks[0] else np.ones(k)
+    read = np.minimum((np.array([clicks[place:].max() for place in range(k)]) + 1) / (clicks[0] + 1), 1)
     ends = np.stack([gains, gains / read])
     return float(ends.min(axis=0).sum() / len(lists)), float(ends.max(axis=0).sum() / len(lists))

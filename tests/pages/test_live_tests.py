@@ -67,7 +67,7 @@ def test_it_says_who_has_won_by_how_much_and_how_surely(
         loser = next(arm for arm in ("m", "own") if arm != won["winner"])
         expect(values.nth(0)).to_have_text(f"{won['winner']} has won")
         expect(values.nth(1)).to_have_text(re.compile(rf"^\+{ahead:.3f} a list over {loser}$"))
-        expect(values.nth(2)).to_have_text(re.compile(r"^\d+(\.\d+)? %$"))
+        expect(values.nth(2)).to_have_text(re.compile(r"^(over )?\d+(\.\d+)? %$"))
         expect(values.nth(3)).to_have_text("decided")
         arms = page.get_by_role("region", name="Arms, in this period").get_by_role("row")
         expect(arms).to_have_count(3)
@@ -131,7 +131,12 @@ def test_an_arm_is_promoted_after_a_question_and_a_refusal_is_told(
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_readable_for_everybody(
-    width: int, scheme: Literal["light", "dark"], serving: Serving, won: dict[str, Any], browser: Browser, tmp_path: Path
+    width: int,
+    scheme: Literal["light", "dark"],
+    serving: Serving,
+    won: dict[str, Any],
+    browser: Browser,
+    tmp_path: Path,
 ) -> None:
     with watched(browser, width=width, scheme=scheme) as seen:
         page = opened(seen, serving)

@@ -3,12 +3,12 @@ import "../dashboard/dashboard.css";
 import "./tests.css";
 import { json, Problem } from "../api";
 import { el, fill } from "../dom";
-import { number, percent } from "../format";
+import { number } from "../format";
 import { frame } from "../frame";
 import { Actions } from "./actions";
 import type { Test } from "./answers";
 import { Standing } from "./standing";
-import { closest, headline, lead, remaining } from "./words";
+import { closest, headline, lead, remaining, sure } from "./words";
 
 const EVERY = 3000; // milliseconds
 const HEADS: [string, boolean][] = [["Test", false], ["State", false], ["Verdict", false], ["Lead", false], ["Sure", true], ["Lists", true], ["Still to go", false]];
@@ -51,8 +51,8 @@ function show(tests: Test[]): void {
 
 function list(tests: Test[], current: Test | null): void {
   const rows = tests.map((each) => {
-    const sure = each.lists > 0 ? percent(closest(each)?.confidence) : "–";
-    return [each.test, each.status, headline(each), lead(each), sure, number(each.lists), remaining(each)];
+    const confidence = each.lists > 0 ? (closest(each)?.confidence ?? null) : null;
+    return [each.test, each.status, headline(each), lead(each), sure(confidence), number(each.lists), remaining(each)];
   });
   const now = JSON.stringify([rows, current?.test]);
   if (now === shown) return;

@@ -1,17 +1,17 @@
 /** One live test: its verdict, its course, its arms, comparisons and periods. */
 import { LineChart } from "../charts";
 import { el, fill, say } from "../dom";
-import { clock, counted, day, duration, number, percent, signed } from "../format";
+import { clock, counted, day, duration, number, signed } from "../format";
 import type { Test } from "./answers";
-import { earned, headline, interval, lead, learning, remaining, state, within } from "./words";
+import { closest, earned, headline, interval, lead, learning, remaining, state, sure, within } from "./words";
 
 const DRAWN = 4; // comparisons: as many colours as there are
 const DAY = 86_400_000;
 
 type Head = [string, boolean];
 const ARMS: Head[] = [["Arm", false], ["Version", true], ["Lists", true], ["Credit", true], ["A list", true], ["Learns from", false], ["Learned", true]];
-const PAIRS: Head[] = [["Arms", false], ["Difference", true], ["Interval", true], ["Sure", true], ["Lists more", true], ["Time more", true]];
-const PERIODS: Head[] = [["Period", true], ["From", false], ["Lists", true], ["Leads", false], ["Winner", false]];
+const PAIRS: Head[] = [["Arms", false], ["Difference", true], ["Interval", true], ["Sure", true], ["Lists more", true], ["Time more", true], ["State", false]];
+const PERIODS: Head[] = [["Period", false], ["From", false], ["Lists", true], ["Leads", false], ["Winner", false]];
 
 /** A table with a title, whose rows are texts; it changes only where they do. */
 class Table {
@@ -49,13 +49,12 @@ class Verdict {
   });
 
   show(test: Test): void {
-    const sure = test.comparisons.filter((each) => test.leader === null || each.one === test.leader || each.other === test.leader);
-    const confidence = sure.length > 0 && test.lists > 0 ? Math.min(...sure.map((each) => each.confidence)) : null;
-    const rate = test.lists_per_second;
+    const confidence = test.lists > 0 ? (closest(test)?.confidence ?? null) : null;
+    const rate = test.winner === null && test.status === "running" ? test.lists_per_second : null;
     const texts: [string, string][] = [
       [headline(test), state(test)],
       [lead(test), interval(test)],
-      [percent(confidence), "that there is a difference at all"],
+      [sure(confidence), "that there is a difference at all"],
       [remaining(test), rate === null ? "" : `at ${number(rate)} lists a second, if the difference stays`],
     ];
     texts.forEach(([value, note], i) => {
@@ -94,7 +93,8 @@ export class Standing {
       this.verdict.node,
       el("div", { class: "card" }, this.chart.node),
       this.arms.node,
-      el("div", { class: "grid" }, this.pairs.node, this.periods.node),
+      this.pairs.node,
+      this.periods.node,
     );
   }
 
@@ -114,9 +114,10 @@ export class Standing {
         `${each.one} over ${each.other}`,
         signed(each.difference),
         within(each.interval),
-        each.decided ? `${percent(each.confidence)}, decided` : percent(each.confidence),
-        each.decided ? "0" : number(each.lists_more),
+        sure(each.confidence),
+        each.decided ? "–" : number(each.lists_more),
         each.decided ? "–" : duration(each.seconds_more),
+        each.decided ? "decided" : "open",
       ]),
     );
     this.periods.show(

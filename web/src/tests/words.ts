@@ -56,6 +56,11 @@ export function remaining(test: Test): string {
   return `${counted(longest, "more list")}${time}`;
 }
 
+/** How sure it is that there is a difference; what is nearly certain is not called certain. */
+export function sure(confidence: number | null): string {
+  return confidence !== null && confidence > 0.999 ? "over 99.9 %" : percent(confidence);
+}
+
 /** What its state is, since when. */
 export function state(test: Test): string {
   const end = test.promoted === null ? "stopped" : `stopped, ${test.promoted} promoted`;

@@ -17,8 +17,9 @@ stands for 1/t_r lists. So the gain lies between two sums over places, each with
 
     least = mean of min(g, g/t_r),    most = mean of max(g, g/t_r).
 
-`low` and `high` add a confidence sequence (`perturank.anytime`): they may be looked at every day. Documents that nobody
-saw are not judged: `overlap` says how many of the ranker's there are.
+`low` and `high` add a confidence sequence (`perturank.anytime`): they may be looked at every day. Each place counts one
+list more than there was, of the largest gain, since the seldom clicks on low places decide the spread. Documents that
+nobody saw are not judged: `overlap` says how many of the ranker's there are.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from perturank.service.log.quality import clicked_documents
 from perturank.service.log.records import EventKey, Impression
 
 SHADOW = "shadow "  # names of counters begin so
-LISTS, OVERLAP, AGREEMENT = (SHADOW + word for word in ("lists", "overlap", "agreement"))
+LISTS, PLACES, OVERLAP, AGREEMENT = (SHADOW + word for word in ("lists", "places", "overlap", "agreement"))
 CLICKS, GAIN, SQUARES = (SHADOW + word for word in ("clicks ", "gain ", "squared gain "))  # a place follows
 PATIENCE = 0.9  # of a reader, in the rank-biased overlap: reads on to the next place with this probability
 LEVEL = 0.05
@@ -70,7 +71,8 @@ def list_amounts(shown: Impression) -> Amounts:
     if not is_counted(shown) or shown.ours is None:
         return {}
     overlap = len(set(shown.ids) & set(shown.ours)) / len(shown.ids)
-    return {LISTS: 1.0, OVERLAP: overlap, AGREEMENT: rank_biased_overlap(shown.ids, shown.ours)}
+    agreement = rank_biased_overlap(shown.ids, shown.ours)
+    return {LISTS: 1.0, PLACES: float(len(shown.ids)), OVERLAP: overlap, AGREEMENT: agreement}
 
 
 def event_amounts(
@@ -135,11 +137,13 @@ def summary(amounts: Mapping[str, float]) -> ShadowStanding | None:
     if n < 1:
         return None
     least = most = least_squares = most_squares = 0.0
-    for place, read in _reading(amounts).items():
+    reading = _reading(amounts)
+    for place, read in enumerate(reading, start=1):
         gain, squares = amounts.get(f"{GAIN}{place}", 0.0), max(0.0, amounts.get(f"{SQUARES}{place}", 0.0))
+        squares += max(1 - 1 / place, 1 / place - 1 / len(reading)) ** 2  # one more list, as large as it can be
         low, high = (1.0, 1 / read) if gain > 0 else (1 / read, 1.0)
         least, least_squares = least + low * gain, least_squares + low**2 * squares
-        most, most_squares = most + high * gain, most_squares + high**2 * squares
+        most, most_squares = most + high * gain, most_squares + read**-2 * squares
     low = (least - float(anytime.radius(least_squares, LEVEL))) / n
     high = (most + float(anytime.radius(most_squares, LEVEL))) / n
     return ShadowStanding(
@@ -154,18 +158,16 @@ def summary(amounts: Mapping[str, float]) -> ShadowStanding | None:
     )
 
 
-def _reading(amounts: Mapping[str, float]) -> dict[int, float]:
-    """Return, for each place with a click, at least how often it is read for each time that the first one is."""
-    clicks = {
-        int(name.removeprefix(CLICKS)): n for name, n in amounts.items() if name.startswith(CLICKS) and round(n) > 0
-    }
-    if not clicks:
-        return {}
-    deepest_first = sorted(clicks, reverse=True)
-    most_below = accumulate((clicks[place] for place in deepest_first), max)  # who reads a place has passed those above
-    first = clicks.get(1, 0.0)
-    shares = {place: min(1.0, n / first) if first else 1.0 for place, n in zip(deepest_first, most_below, strict=True)}
-    return dict(sorted(shares.items()))
+def _reading(amounts: Mapping[str, float]) -> list[float]:
+    """Return for each place at least how often it is read for each time that the first one is.
+
+    One click more is taken to have been seen at each: of places that are seldom read, the log knows little at first.
+    """
+    clicked = [int(name.removeprefix(CLICKS)) for name, n in amounts.items() if name.startswith(CLICKS) and n > 0.5]
+    k = max([round(amounts.get(PLACES, 0.0) / amounts[LISTS]), *clicked])
+    clicks = [max(0.0, amounts.get(f"{CLICKS}{place}", 0.0)) for place in range(1, k + 1)]
+    most_below = list(accumulate(reversed(clicks), max))[::-1]  # who reads a place has passed those above it
+    return [min(1.0, (n + 1) / (clicks[0] + 1)) for n in most_below]
 
 
 def standings(periods: Sequence[Mapping[str, float]], total: Mapping[str, float]) -> Iterable[ShadowStanding | None]:
