@@ -13,6 +13,8 @@ export interface Series {
   onlyInTable?: boolean;
   /** How its values are written, where not as the chart's. */
   value?: (value: number) => string;
+  /** The ends of an interval around each value; null: without end. */
+  band?: [number | null, number | null][];
 }
 
 export interface Look {
@@ -77,7 +79,7 @@ abstract class Chart {
   private paint(): void {
     this.width = this.picture.clientWidth;
     const [width, height] = [this.width || 400, this.look.height ?? 160];
-    const known = this.series.flatMap((each) => each.values).filter((value) => value !== null);
+    const known = this.series.flatMap((each) => [...each.values, ...(each.band?.at(-1) ?? [])]).filter((value) => value !== null);
     const attributes = { role: "img", viewBox: `0 0 ${width} ${height}`, height, "aria-label": this.summary() };
     if (known.length === 0) {
       const text = svg("text", { class: "axis", x: width / 2, y: height / 2, "text-anchor": "middle" });
@@ -97,8 +99,9 @@ abstract class Chart {
   }
 
   private rules(ticks: number[], y: (value: number) => number, width: number): Node[] {
+    const isZero = (tick: number) => tick === 0 && (ticks[0] ?? 0) < 0; // both signs are drawn
     return ticks.flatMap((tick) => [
-      svg("line", { class: "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) }),
+      svg("line", { class: isZero(tick) ? "rule zero" : "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) }),
       svg("text", { class: "axis", x: MARGIN.left - 8, y: y(tick) + 4, "text-anchor": "end" }, this.look.value(tick)),
     ]);
   }
@@ -177,7 +180,17 @@ export class LineChart extends Chart {
   }
 
   protected marks(width: number, height: number, y: (value: number) => number): Node[] {
-    return this.series.flatMap((each, i) => this.trace(each, `series-${i + 1}`, width, height, y));
+    const bands = this.series.flatMap((each, i) => (each.band === undefined ? [] : [this.band(each.band, `series-${i + 1}`, width, height, y)]));
+    return [...bands, ...this.series.flatMap((each, i) => this.trace(each, `series-${i + 1}`, width, height, y))];
+  }
+
+  /** The interval around a line; the first ones are far too wide for the picture, and cut at its ends. */
+  private band(ends: [number | null, number | null][], kind: string, width: number, height: number, y: (value: number) => number): Node {
+    const [top, bottom] = [MARGIN.top, height - MARGIN.bottom];
+    const at = (i: number, value: number | null, end: number) =>
+      `${this.place(i, width).toFixed(1)},${(value === null ? end : Math.min(bottom, Math.max(top, y(value)))).toFixed(1)}`;
+    const [lows, highs] = [ends.map(([low], i) => at(i, low, bottom)), ends.map(([, high], i) => at(i, high, top))];
+    return svg("polygon", { class: `band ${kind}`, points: [...lows, ...highs.reverse()].join(" ") });
   }
 
   private trace(each: Series, kind: string, width: number, height: number, y: (value: number) => number): Node[] {
@@ -189,7 +202,7 @@ export class LineChart extends Chart {
       }
       const base = height - MARGIN.bottom;
       const around = `${this.place(first, width)},${base} ${points.join(" ")} ${this.place(last, width)},${base}`;
-      const area = this.series.length === 1 ? [svg("polygon", { class: `area ${kind}`, points: around })] : [];
+      const area = this.series.length === 1 && each.band === undefined ? [svg("polygon", { class: `area ${kind}`, points: around })] : [];
       return [...area, svg("polyline", { class: `trace ${kind}`, points: points.join(" ") })];
     });
   }

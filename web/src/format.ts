@@ -12,6 +12,11 @@ export function number(value: number | null | undefined): string {
   return size >= 1 ? value.toFixed(2) : value.toFixed(3);
 }
 
+/** +0.123 or −0.123: a difference. */
+export function signed(value: number): string {
+  return value > 0 ? `+${number(value)}` : number(value);
+}
+
 /** 1 click, 1,234 clicks; 2 searches. */
 export function counted(n: number, what: string, many = "s"): string {
   return `${number(n)} ${what}${n === 1 ? "" : many}`;

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from perturank.service.http.background import Sampler
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.state import State
-from perturank.service.log import Log, changes, quality
+from perturank.service.log import Log, changes, quality, shadow
 from perturank.service.log.counters import LEARNED, MINUTE, TOTAL, merge
 from perturank.service.log.feedback import close_windows
 from perturank.service.log.records import Changed, Feedback, Impression
@@ -294,7 +294,7 @@ def test_the_sums_are_what_counting_the_whole_log_gives(http: TestClient, servic
     (total,) = (row.amounts for row in service.log.counters((TOTAL,)))
     expected = recounted(service.log)
     assert {name: total[name] for name in expected} == pytest.approx(expected)
-    counted = [name for name in total if name.startswith(("lists", "length", "click", "feedback", "quality"))]
+    counted = [name for name in total if name.startswith(("lists", "length", "click", "feedback", "quality", "shadow"))]
     assert sorted(counted) == sorted(expected)
 
 
@@ -318,8 +318,9 @@ def recounted(log: Log) -> dict[str, float]:
     amounts = {key: float(n) for key, n in found.items()}
     for name, shown in lists.items():
         events = [(document, "click") for document in clicks[name]]
-        for part in (quality.list_amounts(shown), quality.event_amounts(shown, [], events, ACTIONS)):
-            merge(amounts, part)
+        for of in (quality, shadow):
+            merge(amounts, of.list_amounts(shown))
+            merge(amounts, of.event_amounts(shown, [], events, ACTIONS))
     return amounts
 
 

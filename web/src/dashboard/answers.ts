@@ -25,6 +25,18 @@ export interface Quality {
 /** Measured: the modes, and all that was shown. Estimated: the best estimate, and the caller's own order. */
 export type Qualities = Partial<Record<"shown" | "learn" | "exploit" | "shadow" | "best" | "own", Quality>>;
 
+/** What lists in shadow mode say, since the model was made: service/log/shadow.py says what each number is. */
+export interface Shadow {
+  lists: number;
+  overlap: number;
+  agreement: number;
+  least: number;
+  most: number;
+  low: number;
+  high: number;
+  verdict: "better" | "worse" | "open";
+}
+
 export interface Summary {
   lists: { learn: number; exploit: number; shadow: number; own: number };
   feedback: { recorded: number; early: number; late: number };
@@ -40,6 +52,7 @@ export interface Summary {
   lag: number | null;
   largest_lag: number | null;
   exploration: Exploration | null;
+  shadow: Shadow | null;
 }
 
 export interface Bucket extends Summary {

@@ -2,7 +2,7 @@
 import type { Bucket } from "./answers";
 
 const FAR = 4; // buckets
-const NOTHING = { certain_places: null, uncertain_pairs: null, lag: null, largest_lag: null, update_seconds: null, exploration: null, quality: null };
+const NOTHING = { certain_places: null, uncertain_pairs: null, lag: null, largest_lag: null, update_seconds: null, exploration: null, quality: null, shadow: null };
 
 /** A stretch of time of which nothing is known. */
 export type Gap = { start: number } & typeof NOTHING;

@@ -10,6 +10,7 @@ import { Charts } from "./charts";
 import { Inspector } from "./inspector";
 import { Models } from "./models";
 import { QualityCharts } from "./quality";
+import { ShadowCharts } from "./shadow";
 import { Tiles } from "./tiles";
 
 const SPANS = {
@@ -19,8 +20,9 @@ const SPANS = {
 const ASKED_AGAIN = 60_000; // milliseconds after which hours are
 type Span = "minutes" | "hours";
 
-const page = frame("perturank", [["Dashboard", "/"], ["API", "/docs"]]);
-const [alarms, quality, tiles, charts, inspector] = [new Alarms(), new QualityCharts(), new Tiles(), new Charts(), new Inspector()];
+const page = frame("perturank", [["Dashboard", "/"], ["Live tests", "/tests"], ["API", "/docs"]]);
+const [alarms, quality, shadow] = [new Alarms(), new QualityCharts(), new ShadowCharts()];
+const [tiles, charts, inspector] = [new Tiles(), new Charts(), new Inspector()];
 const models = new Models(watch);
 const title = el("h2", { id: "quality" }, "Quality over time");
 const another = el("a", { class: "small", href: "#models-title", hidden: true }, "Another model");
@@ -64,6 +66,7 @@ page.main.append(
     quality.anew,
     quality.node,
   ),
+  shadow.node,
   tiles.node,
   models.node,
   el("section", { class: "over-time", "aria-labelledby": "over-time" }, rest, charts.node),
@@ -77,6 +80,7 @@ function show(moment: Moment): void {
   const model = moment.chosen;
   alarms.show(moment);
   quality.showModel(model);
+  shadow.showModel(model);
   tiles.show(moment);
   models.show(moment);
   charts.showMoment(moment);
@@ -122,6 +126,7 @@ function draw(): void {
   for (const start of buckets.keys()) if (start < oldest) buckets.delete(start);
   const past = [...buckets.values()].sort((one, other) => one.start - other.start);
   quality.showHistory(past, seconds, said);
+  shadow.showHistory(past, seconds);
   charts.showHistory(past, seconds);
 }
 

@@ -1,7 +1,7 @@
 /** Quality over time: how good the lists were, beside the best estimate and the caller's own order. */
 import { LineChart, type Series } from "../charts";
 import { el, fill, say } from "../dom";
-import { clock, counted, day, number } from "../format";
+import { clock, counted, day, number, signed } from "../format";
 import type { Bucket, Chosen } from "./answers";
 import { cost, isSmall, rank, reward, told, within, type Order, type Told } from "./estimates";
 import { parted, type Gap } from "./history";
@@ -86,10 +86,6 @@ export class QualityCharts {
 
 function trailing(buckets: (Bucket | Gap)[], end: number, n: number): Bucket["quality"][] {
   return buckets.slice(Math.max(0, end + 1 - n), end + 1).flatMap((each) => each.quality ?? []);
-}
-
-function signed(value: number): string {
-  return value > 0 ? `+${number(value)}` : number(value);
 }
 
 /** What the sign of the cost means. */

@@ -120,8 +120,8 @@ def _described(gate: Gate) -> list[Route]:
 
 
 def _added(gate: Gate, added: Added) -> list[Route]:
-    """Return the routes of the dashboard, and those that another program has added."""
-    shown = (pages.page("/", "dashboard"), pages.assets(), *added.pages)
+    """Return the routes of the dashboard's pages, and those that another program has added."""
+    shown = (pages.page("/", "dashboard"), pages.page("/tests", "tests"), pages.assets(), *added.pages)
     return [
         *(Route(path, gate(endpoint, "admin"), methods=[method]) for method, path, endpoint in added.endpoints),
         *(Route(each.path, gate(each.endpoint, None)) for each in shown),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from perturank.service.log import quality
+from perturank.service.log import quality, shadow
 from perturank.service.log.records import Event, EventKey, Impression, document_worths
 from perturank.wire.specification import CLICK as CLICKED
 from perturank.wire.specification import ShownMode
@@ -185,7 +185,7 @@ def list_amounts(entry: Impression, certain: Sequence[bool]) -> Amounts:
     amounts = {LISTS + entry.mode: 1.0, f"{LENGTH}{len(entry.ids)}": 1.0}
     if entry.mode == "learn":
         amounts |= {PLACES: len(certain), CERTAIN: sum(certain)}
-    return amounts | quality.list_amounts(entry)
+    return amounts | quality.list_amounts(entry) | shadow.list_amounts(entry)
 
 
 def event_amounts(
@@ -203,7 +203,8 @@ def event_amounts(
     gain = sum(document_worths(after, actions).values()) - sum(document_worths(known, actions).values())
     if gain:
         amounts[REWARD] = gain
-    return amounts | quality.event_amounts(shown, known, after, actions)
+    amounts |= quality.event_amounts(shown, known, after, actions)
+    return amounts | shadow.event_amounts(shown, known, after, actions)
 
 
 def by_place(amounts: Mapping[str, float]) -> list[dict[str, int]]:
@@ -238,6 +239,7 @@ def summary(amounts: Mapping[str, float]) -> dict[str, Any]:
         "largest_lag": amounts.get(LARGEST + LAG),
         "quality": quality.summary(amounts),
         "exploration": quality.exploration(amounts),
+        "shadow": shadow.summary(amounts),
     }
 
 

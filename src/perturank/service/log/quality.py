@@ -109,8 +109,13 @@ def _amounts(
 
 def first_click(shown: Impression, events: Collection[EventKey], actions: Mapping[str, float]) -> int | None:
     """Return the first place whose document was clicked, or met with another action of worth; None: there is none."""
-    chosen = {document for document, action in events if action == CLICK or actions.get(action, 0) > 0}
+    chosen = clicked_documents(events, actions)
     return next((place for place, document in enumerate(shown.ids, start=1) if document in chosen), None)
+
+
+def clicked_documents(events: Collection[EventKey], actions: Mapping[str, float]) -> set[str]:
+    """Return the documents that were clicked, or met with another action of worth."""
+    return {document for document, action in events if action == CLICK or actions.get(action, 0) > 0}
 
 
 def weights(agreed: bytes) -> list[float]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from perturank.__about__ import __version__
-from perturank.service.log import counters
+from perturank.service.log import counters, shadow
 from perturank.service.log.counters import (
     HOUR,
     MINUTE,
@@ -172,13 +172,15 @@ class Overview:
         rows: list[PeriodCounters] = _or_none(lambda: self.service.log.counters((TOTAL, MINUTE), since, name)) or []
         total = next((row.amounts for row in rows if row.span == TOTAL), {})
         # If the clock was set back, hours of minutes are newer than `since`: the log's times never go back.
-        minutes = [_bucket(row) for row in rows if row.span == MINUTE][-MINUTES_TOLD:]
-        return {"by_place": counters.by_place(total), "minutes": minutes}
+        minutes = [row for row in rows if row.span == MINUTE][-MINUTES_TOLD:]
+        return {"by_place": counters.by_place(total), "minutes": _buckets(minutes, total)}
 
     def history(self, model: str, span: str) -> list[dict[str, Any]]:
         """Return the model's minutes or hours, oldest first; the last one is not over."""
-        rows = self.service.log.counters(SPANS[span], model=model)
-        return [_bucket(row) for row in (rows if span == "minutes" else by_hour(rows))]
+        rows = self.service.log.counters((TOTAL, *SPANS[span]), model=model)
+        total = next((row.amounts for row in rows if row.span == TOTAL), {})
+        periods = [row for row in rows if row.span != TOTAL]
+        return _buckets(periods if span == "minutes" else by_hour(periods), total)
 
     def totals(self) -> dict[str, Amounts]:
         """Return every model's counters since it was created."""
@@ -212,8 +214,11 @@ def _or_none(ask: Callable[[], Any]) -> Any:
         return None
 
 
-def _bucket(row: PeriodCounters) -> dict[str, Any]:
-    return {"start": row.start * 1000, **counters.summary(row.amounts)}
+def _buckets(rows: Sequence[PeriodCounters], total: Amounts) -> list[dict[str, Any]]:
+    """Return periods up to now; what shadow mode says is of all lists up to the end of each."""
+    known = shadow.standings([row.amounts for row in rows], total)
+    found = zip(rows, known, strict=True)
+    return [{"start": row.start * 1000, **counters.summary(row.amounts), "shadow": each} for row, each in found]
 
 
 class Alarm(NamedTuple):
