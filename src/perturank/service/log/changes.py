@@ -14,6 +14,7 @@ from perturank.errors import BadInput
 from perturank.parts import soundness
 from perturank.parts.standardised import Standardised
 from perturank.service.log import Log, Transaction, snapshots
+from perturank.service.log.erasure import check_not_unlearning
 from perturank.service.log.generations import generations, spans
 from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log.refusals import BeginsAnew, Contradiction, NotKnown, NotReady, Refused
@@ -51,6 +52,7 @@ def _would_begin_anew(transaction: Transaction, model: str, generation: int, why
 def restore(log: Log, transaction: Transaction, model: str, generation: int) -> None:
     """Let learning continue from the last version of an earlier generation, under its spec."""
     transaction.require_model(model)
+    check_not_unlearning(log, model)
     found = next((each for each in generations(log, model) if each.generation == generation), None)
     if found is None:
         raise NotKnown(f"model {model!r} has no generation {generation}", "list its generations")
@@ -73,6 +75,7 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
     """Serve this version even when newer ones are published; None: the newest again. A pinned version stays stored."""
     generation = transaction.require_model(model).generation
     if version is not None:
+        check_not_unlearning(log, model)
         _require_version(log, model, version, generation)
         if not log.names(snapshots.version_name(model, version)):
             raise NotKnown(f"version {version} of model {model!r} is no longer stored", "list its versions")
@@ -84,6 +87,7 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
 def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
     """Let learning continue from a version of this generation."""
     generation = transaction.require_model(model).generation
+    check_not_unlearning(log, model)
     _require_version(log, model, version, generation)
     base, whole = transaction.newest(model, Compacted), snapshots.whole_versions(log, model)
     if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version and version not in whole:
@@ -143,9 +147,10 @@ def read_ranker_file(model: str, spec: Spec, content: bytes) -> RankerFile:
     return RankerFile(spec, f"{model}/imported/{snapshots.checksum(content).hex()}", snapshots.state_bytes(ranker))
 
 
-def import_ranker(transaction: Transaction, model: str, file: RankerFile) -> None:
+def import_ranker(log: Log, transaction: Transaction, model: str, file: RankerFile) -> None:
     """Let learning continue from the ranker of a file."""
     spec = transaction.require_model(model).spec
+    check_not_unlearning(log, model)
     if _kind(spec) != _kind(file.spec):
         raise NotReady(f"model {model!r} was changed while the file was read", "send it again if it still fits")
     transaction.store(file.blob, file.content)
@@ -222,9 +227,9 @@ def _check_arrays(ranker: Ranker, spec: Spec) -> None:
         raise Refused(f"the file's array {fault.array} {fault.what}", "save a ranker that is sound")
 
 
-def erase(transaction: Transaction, model: str, source: bytes) -> int:
+def erase(transaction: Transaction, model: str, source: bytes, *, unlearn: bool = False) -> int:
     """Request that all records of a source (hashed) be deleted; return the position of the request."""
-    return transaction.append(model, Erased(source))
+    return transaction.append(model, Erased(source, unlearn))
 
 
 def last_version(transaction: Transaction, model: str) -> int:

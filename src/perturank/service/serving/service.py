@@ -348,7 +348,7 @@ class Service:
         """Let learning continue from a ranker that `perturank.save` wrote."""
         self.refresh()  # another process may have changed the model a moment ago
         file = changes.read_ranker_file(model, self.models.get(model).spec, content)
-        self.committer.submit(lambda transaction: changes.import_ranker(transaction, model, file)).result()
+        self.committer.submit(lambda transaction: changes.import_ranker(self.log, transaction, model, file)).result()
 
     def erase(self, model: str, source: str) -> int:
         """Request that all records of a source be deleted, also from tests; return the position of the request."""
