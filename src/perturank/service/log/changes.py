@@ -14,7 +14,7 @@ from perturank.errors import BadInput
 from perturank.parts import soundness
 from perturank.parts.standardised import Standardised
 from perturank.service.log import Log, Transaction, snapshots
-from perturank.service.log.erasure import check_not_unlearning
+from perturank.service.log.erasure import check_not_unlearning, requests_to_unlearn
 from perturank.service.log.generations import generations, spans
 from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log.refusals import BeginsAnew, Contradiction, NotKnown, NotReady, Refused
@@ -88,18 +88,20 @@ def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> N
     """Let learning continue from a version of this generation."""
     generation = transaction.require_model(model).generation
     check_not_unlearning(log, model)
-    _require_version(log, model, version, generation)
+    published = _require_version(log, model, version, generation)
     base, whole = transaction.newest(model, Compacted), snapshots.whole_versions(log, model)
     if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version and version not in whole:
         earlier = sorted(each for each in whole if _is_of(log, model, each, generation))
         others = f", and {', '.join(map(str, earlier))}" if earlier else ""
         since = f"versions from {base.entry.version} on can be rolled back to{others}"
-        raise NotKnown(f"version {version} of model {model!r} lies before its base", since)
+        is_withdrawn = requests_to_unlearn(log, model, published.position)
+        why = "was withdrawn: a source was unlearned since" if is_withdrawn else "lies before its base"
+        raise NotKnown(f"version {version} of model {model!r} {why}", since)
     transaction.append(model, RolledBack(version))
 
 
-def _require_version(log: Log, model: str, version: int, generation: int) -> None:
-    """Refuse a version that does not exist, or is of another generation."""
+def _require_version(log: Log, model: str, version: int, generation: int) -> snapshots.PublishedVersion:
+    """Return a version; refuse one that does not exist, or is of another generation."""
     published = snapshots.found(log, model, version)
     if published is None or published.snapshot.generation not in {span.generation for span in spans(log, model)}:
         raise NotKnown(f"model {model!r} has no version {version}", "list its versions")
@@ -107,6 +109,7 @@ def _require_version(log: Log, model: str, version: int, generation: int) -> Non
     if other != generation:
         remedy = f'restore that one first: POST /v1/models/{model}/restore {{"generation": {other}}}'
         raise NotKnown(f"version {version} of model {model!r} is of generation {other}", remedy)
+    return published
 
 
 def _is_of(log: Log, model: str, version: int, generation: int) -> bool:
