@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +15,18 @@ import pytest
 from helpers.service_small import (
     IDS,
     NOTHING,
+    SECONDS,
     bits,
     created,
     forget_state,
     impression,
     n_impressions,
+    served,
     shown,
     spec,
     versions,
 )
+from msgspec.structs import replace
 
 from perturank.service.learner import retention
 from perturank.service.learner.lead import Lead
@@ -27,7 +36,7 @@ from perturank.service.learner.verify import faults
 from perturank.service.log import Log, Transaction, changes, erasure, snapshots
 from perturank.service.log.feedback import close_windows, record_feedback, settle
 from perturank.service.log.generations import generations
-from perturank.service.log.records import Batch, Event, Impression
+from perturank.service.log.records import Batch, Event, Feedback, Impression, new_id
 from perturank.service.log.refusals import Contradiction, NotKnown
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.log.sqlite import SqliteLog
@@ -35,6 +44,7 @@ from perturank.service.serving.models import LoadedModels
 
 ALICE = "alice@example.org"
 SOURCES = [ALICE, "bob", None, "carol", "bob", ALICE, "bob"]
+LEARN = [sys.executable, "-c", "from perturank.cli import main; main()", "learn", "--log"]
 KIND: dict[str, Any] = {"ranker": "p2linrank", "scaling": "auto", "cap": 5}
 
 
@@ -204,8 +214,8 @@ def test_versions_that_learned_from_it_are_withdrawn_and_others_stay(either: Log
     tidied(learner)
     for server in [*servers, LoadedModels(either, 16)]:
         server.refresh()
-        served = server.get("m")
-        assert (served.version, served.pinned, served.unlearning, served.fault) == (last + 1, None, None, None)
+        now = server.get("m")
+        assert (now.version, now.pinned, now.unlearning, now.fault) == (last + 1, None, None, None)
     assert snapshots.versions(either, "m") == [first, last + 1]
     for version in range(first + 1, last + 1):
         with pytest.raises(NotKnown, match="no longer stored"), either.transaction() as transaction:
@@ -345,3 +355,30 @@ def test_a_learner_may_die_between_any_two_writes(log: Log, other: Log, monkeypa
     monkeypatch.undo()
     assert bits(Learner(log)) == learned_anew(other)
     assert (ALICE in sources(log), list(faults(log)), rebuild(log, "m").differs) == (False, [], None)
+
+
+def test_a_learner_that_is_killed_while_it_rebuilds_leaves_the_rest_to_the_next(log: Log, other: Log) -> None:
+    for each, whose in ((log, [ALICE, "bob", "carol"]), (other, ["bob", "carol"])):
+        created(each)
+        entries = [each.about([served(each, spec(), seed)])[0].entry for seed in range(4)]
+        with each.transaction() as transaction:
+            for turn, source in product(range(3000), whose):
+                name, entry = new_id(transaction.position), entries[turn % 4]
+                assert isinstance(entry, Impression)
+                transaction.append("m", replace(entry, source=source), name)
+                transaction.append("m", Feedback([entry.ids[turn % 3]], True, "counted", []), name)
+    Learner(log).step()
+    (before,) = versions(log)
+    request = retention.request_erasure(log, ALICE, unlearn=True)["m"]
+    learner, end = subprocess.Popen([*LEARN, log.url]), time.monotonic() + 2 * SECONDS
+    while log.newest("m", Batch, 1)[0].position < request:
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    os.kill(learner.pid, signal.SIGKILL)
+    learner.wait()
+    assert (versions(log), erasure.unlearning(log, "m"), ALICE in sources(log)) == ([before], request, True)
+    for each in (log, other):
+        subprocess.run([*LEARN, each.url, "--once"], check=True)
+    rebuilt, never = (snapshots.newest(each, "m", 1)[0].snapshot for each in (log, other))
+    assert (rebuilt.version, rebuilt.learned, rebuilt.digest) == (before + 1, 6000, never.digest)
+    assert (erasure.unlearning(log, "m"), ALICE in sources(log)) == (0, False)
