@@ -219,13 +219,14 @@ export interface Comparison {
   seconds_more: number | null;
 }
 
-/** A model: what is served, what is pinned, since which position of the log it learns. */
+/** A model: what is served, what is pinned, since which position of the log it learns, whether it unlearns. */
 export interface Described {
   generation: number;
   learned: number;
   model: string;
   pinned: number | null;
   spec: SpecRecord;
+  unlearning: Unlearning | null;
   version: number;
 }
 
@@ -247,9 +248,14 @@ export interface Draws {
   lists: number;
 }
 
-/** The client, user or session whose impressions and clicks are to be taken out of the log. */
+/**
+ * The client, user or session whose impressions and clicks are to be taken out of the log.
+ *
+ * `unlearn`: the model is rebuilt without them, and versions that have learned from them are withdrawn.
+ */
 export interface Erase {
   source: string;
+  unlearn?: boolean;
 }
 
 /** The learner will do it; `position` is that of the wish in the log. */
@@ -676,6 +682,12 @@ export interface UbiOutcome {
   type?: string;
 }
 
+/** A source is being unlearned: the position of the request, and how many impressions were learned anew since. */
+export interface Unlearning {
+  learned: number;
+  position: number;
+}
+
 /** A version: impressions learned, when it came (milliseconds since 1970); one that is stored can be pinned. */
 export interface Version {
   at: number;
@@ -890,7 +902,11 @@ export class Client extends Connection {
     return this.send(call, options, asJson<Record<string, unknown>>);
   }
 
-  /** Take a source's impressions and clicks out of the log. Needs the scope admin, where the service asks for keys. */
+  /**
+   * Take a source's impressions and clicks out of the log, and out of the model too (`unlearn`). Needs the scope admin,
+   * where the service asks for keys. `unlearn` is refused with 409 where records were compacted: the model cannot be
+   * rebuilt without them.
+   */
   erase(model: string, body: Erase, options: CallOptions = {}): Promise<Erasing> {
     const call = { method: "POST", path: ofModel(model, "/erase"), json: body, repeatable: true };
     return this.send(call, options, asJson<Erasing>);

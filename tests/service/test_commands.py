@@ -124,6 +124,28 @@ def test_a_log_is_compacted_and_a_source_erased(tmp_path: Path) -> None:
     assert run("replay", "--log", url, "--model", "m", "--verify").exit_code == 0
 
 
+def test_a_source_is_unlearned_by_all_models_or_by_none(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    created(log)
+    learned(log, spec(), 1, source="alice")
+    learned(log, spec(), 1, 3, source="bob").close()
+    url = f"sqlite:///{tmp_path}/log.db"
+    done = run("log", "erase", "alice", "--unlearn", "--log", url)
+    assert json.loads(done.stdout)["done"] is True, done.stderr
+    assert [version.snapshot.learned for version in snapshots.newest(log, "m", 2)] == [3, 6]
+    assert snapshots.versions(log, "m") == [3]
+    assert "alice" not in run("log", "export", "--log", url).stdout
+    assert json.loads(run("replay", "--log", url, "--model", "m", "--verify").stdout)["same_bits"] is True
+    assert run("log", "compact", "--log", url, "--keep-impressions", "0").exit_code == 0
+    created(log, "n")
+    end = log.tail()
+    done = run("log", "erase", "bob", "--unlearn", "--log", url)
+    assert (done.exit_code, log.tail()) == (2, end)
+    assert "model 'm' cannot unlearn" in done.stderr
+    assert run("log", "erase", "bob", "--unlearn", "--model", "n", "--log", url).exit_code == 0
+    log.close()
+
+
 def test_a_learner_that_is_told_what_to_keep_compacts_by_itself(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.db")
     created(log)

@@ -119,17 +119,22 @@ def erase(
     source: Annotated[str, typer.Argument(help="A client, user or session, as it was sent with its requests.")],
     log: LogUrl = DEFAULT_LOG,
     model: Annotated[str | None, typer.Option(help="Of this model alone.")] = None,
+    unlearn: Annotated[
+        bool, typer.Option("--unlearn", help="Also rebuild the models without it, and withdraw earlier versions.")
+    ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a learner that is at work.", min=0)] = 60.0,
     threads: Annotated[int, typer.Option(help="Threads; the last bits depend on them.", min=1)] = 1,
 ) -> None:
     """Delete every impression and click of a source; exit code 1: a learner has still to do it."""
     machine.pin_threads(threads)
-    from perturank.service.learner import retention
+    from perturank.service.learner import process, retention
     from perturank.service.log import open_log
 
     opened = open_log(log)
     try:
-        requests = retention.request_erasure(opened, source, model)
+        requests = retention.request_erasure(opened, source, model, unlearn=unlearn)
+        if unlearn and opened.try_to_lead():
+            process.learn(opened, once=True)
         done = retention.finish(opened, requests, wait)
     finally:
         opened.close()

@@ -28,6 +28,7 @@ from ..wire.answers import (
     Standing,
     Status,
     UbiOutcome,
+    Unlearning,
     Version,
     Versions,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "Status",
     "Ubi",
     "UbiOutcome",
+    "Unlearning",
     "Version",
     "Versions",
 ]

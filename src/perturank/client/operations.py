@@ -376,9 +376,12 @@ class Operations:
         return Call("GET", of_model(model, "/export"), query=query)
 
     @Operation
-    def erase(self, source: str, *, model: str = DEFAULT) -> Call[Erasing]:
-        """Let the impressions and clicks of a client, user or session be taken out of the log."""
-        return Call("POST", of_model(model, "/erase"), body=Erase(source))
+    def erase(self, source: str, *, unlearn: bool = False, model: str = DEFAULT) -> Call[Erasing]:
+        """Let the impressions and clicks of a client, user or session be taken out of the log.
+
+        `unlearn`: the model is rebuilt without them, and versions that have learned from them are withdrawn.
+        """
+        return Call("POST", of_model(model, "/erase"), body=Erase(source, unlearn))
 
     @Operation
     def tests(self) -> Call[LiveTests]:

@@ -94,8 +94,15 @@ class UbiAnswer(TypedDict):
 SpecOfModel = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/SpecRecord"})]
 
 
+class Unlearning(TypedDict):
+    """A source is being unlearned: the position of the request, and how many impressions were learned anew since."""
+
+    position: int
+    learned: int
+
+
 class Described(TypedDict):
-    """A model: what is served, what is pinned, since which position of the log it learns."""
+    """A model: what is served, what is pinned, since which position of the log it learns, whether it unlearns."""
 
     model: str
     version: int
@@ -103,6 +110,7 @@ class Described(TypedDict):
     pinned: int | None
     generation: int
     spec: SpecOfModel
+    unlearning: Unlearning | None
 
 
 class Models(TypedDict):

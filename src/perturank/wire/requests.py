@@ -120,9 +120,13 @@ class Restore(Strict, frozen=True):
 
 
 class Erase(Strict, frozen=True):
-    """The client, user or session whose impressions and clicks are to be taken out of the log."""
+    """The client, user or session whose impressions and clicks are to be taken out of the log.
+
+    `unlearn`: the model is rebuilt without them, and versions that have learned from them are withdrawn.
+    """
 
     source: Id
+    unlearn: bool = False
 
 
 class Explain(Strict, frozen=True):

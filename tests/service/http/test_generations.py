@@ -27,10 +27,10 @@ SPEC: dict[str, Any] = {
 ONE = "/v1/models/m"
 
 
-def click(http: TestClient, names: str = "ab") -> None:
+def click(http: TestClient, names: str = "ab", source: str | None = None) -> None:
     lots = np.random.default_rng(len(names)).normal(size=(5, len(names)))
     documents = [{"id": f"d{i}", "features": dict(zip(names, row, strict=True))} for i, row in enumerate(lots.tolist())]
-    shown = http.post(f"{ONE}/rank", json={"documents": documents}).json()
+    shown = http.post(f"{ONE}/rank", json={"documents": documents, "source": source}).json()
     said = {"impression": shown["impression"], "clicks": [shown["ranking"][2]["id"]], "final": True}
     assert http.post(f"{ONE}/feedback", json=said).json() == {"status": "recorded"}
 
@@ -242,3 +242,41 @@ def test_a_file_of_another_schema_is_refused_with_the_difference(
     assert http.put("/v1/models/other", json=SPEC | change).status_code == 201
     answer = http.put("/v1/models/other/file", content=content)
     assert (answer.status_code, says in answer.json()["title"]) == (422, True), answer.text
+
+
+def test_a_source_is_unlearned_and_the_model_tells_how_far_that_is(
+    http: TestClient, service: Service, learner: Learner
+) -> None:
+    click(http, source="alice")
+    learner.step()
+    service.refresh()
+    before = http.get(ONE).json()
+    assert (before["version"], before["learned"], before["unlearning"]) == (3, 3, None)
+    wish = {"source": "alice", "unlearn": True}
+    answer = http.post(f"{ONE}/erase", json=wish)
+    assert (answer.status_code, http.post(f"{ONE}/erase", json=wish).json()) == (202, answer.json())
+    position = answer.json()["position"]
+    assert http.get(ONE).json() == before | {"unlearning": {"position": position, "learned": 0}}
+    for refused in (
+        http.get(f"{ONE}/file"),
+        http.get(f"{ONE}/export?format=json"),
+        http.put(f"{ONE}/pin", json={"version": 3}),
+        http.post(f"{ONE}/rollback", json={"version": 3}),
+    ):
+        assert (refused.status_code, refused.json()["type"]) == (409, "urn:perturank:contradiction")
+        assert f"is unlearning a source since position {position}" in refused.json()["title"]
+    learner.step()
+    while not learner.is_tidy:
+        learner.step()
+    service.refresh()
+    after = http.get(ONE).json()
+    assert (after["version"], after["learned"], after["unlearning"]) == (4, 2, None)
+    versions = http.get(f"{ONE}/versions").json()["versions"]
+    assert [(each["version"], each["stored"]) for each in versions] == [(4, True), (3, False), (2, True), (1, True)]
+    assert http.get(f"{ONE}/export?format=json&version=3").status_code == 404
+    assert http.get(f"{ONE}/export?format=json").status_code == 200
+    assert compact(service.log, "m", Retention(impressions=0)) is not None
+    refused = http.post(f"{ONE}/erase", json={"source": "bob", "unlearn": True})
+    assert refused.status_code == 409
+    assert "were compacted into its base" in refused.json()["title"]
+    assert "erase the source without `unlearn`" in refused.json()["detail"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from perturank.service.log import Log, changes, snapshots
 from perturank.service.log.feedback import close_windows, record_feedback, settle
 from perturank.service.log.generations import generations
 from perturank.service.log.records import CurrentModel, Event, Impression, new_id, packed
-from perturank.service.log.refusals import NotKnown
+from perturank.service.log.refusals import Contradiction, NotKnown
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.settings import Retention
 from perturank.wire.specification import Feature, ShownMode, SpecRequest
@@ -52,6 +53,7 @@ class History:
             self.restore: 2,
             self.roll_back: 3,
             self.erase: 1.5,
+            self.unlearn: 1.5,
             self.compact: 1,
             self.step: 16,
             self.die: 4,
@@ -125,22 +127,25 @@ class History:
         """Restore an earlier generation, if one can be."""
         earlier = [each.generation for each in generations(self.log, "m") if not each.refusal]
         if earlier:
-            with self.log.transaction() as transaction:
+            with suppress(Contradiction), self.log.transaction() as transaction:  # while a source is unlearned
                 changes.restore(self.log, transaction, "m", self.chance.choice(earlier))
 
     def roll_back(self) -> None:
         """Roll back to a version, if it can be."""
         found = [each.snapshot.version for each in snapshots.newest(self.log, "m", 20)]
         if found:
-            try:
-                with self.log.transaction() as transaction:
-                    changes.roll_back(self.log, transaction, "m", self.chance.choice(found))
-            except NotKnown:
-                pass  # of another generation, or before the base
+            # It may be of another generation, before the base, or about to be withdrawn.
+            with suppress(NotKnown, Contradiction), self.log.transaction() as transaction:
+                changes.roll_back(self.log, transaction, "m", self.chance.choice(found))
 
     def erase(self) -> None:
         """Have a source erased."""
         retention.request_erasure(self.log, self.chance.choice(["alice", "bob"]))
+
+    def unlearn(self) -> None:
+        """Have a source unlearned, unless the log was compacted."""
+        with suppress(Contradiction):
+            retention.request_erasure(self.log, self.chance.choice(["alice", "bob"]), unlearn=True)
 
     def compact(self) -> None:
         """Compact the log."""

@@ -147,9 +147,10 @@ class ModelEndpoints:
         return respond(request, answers.Accepted(status="accepted"), 202)
 
     async def erase(self, request: Request) -> Response:
-        """Take everything of a source out of the log."""
+        """Take everything of a source out of the log, and out of the model too if that is asked for."""
         loaded = await find_model(self._service, request.path_params["model"])
-        position = await run(self._service.erase, loaded.name, (await decode(request, Erase)).source)
+        asks = await decode(request, Erase)
+        position = await run(partial(self._service.erase, loaded.name, asks.source, unlearn=asks.unlearn))
         return respond(request, answers.Erasing(status="accepted", position=position), 202)
 
 
@@ -170,6 +171,7 @@ def described(loaded: LoadedModel) -> answers.Described:
         pinned=loaded.pinned,
         generation=loaded.generation,
         spec=loaded.spec.owned(),
+        unlearning=None if loaded.unlearning is None else answers.Unlearning(**loaded.unlearning._asdict()),
     )
 
 

@@ -25,13 +25,14 @@ from perturank.service.log.spec import LIMITS_AMONG, Spec
 
 LEVEL = 1  # features hardly compress, and what does goes at once
 NUMBERS = ("at", "when", "generation", "version", "learned", "batched", "unpublished", "erased", "based")
-SCALE = {
+LATER = {
     "scaled": 0,
     "is_scale_final": True,
     "shown_since": 0,
     "shown_first": [],
     "lacks_scale": False,
     "layouts": [],
+    "unlearned": 0,
 }  # as states have it that were stored before there was
 OPEN = "open"  # the array, beside the ranker's own, that holds what waits
 
@@ -59,7 +60,7 @@ def pack(state: State, at: int = 0) -> bytes:
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
         votes=[(source.hex(), document) for source, document in state.votes],
-        **{name: getattr(state, name) for name in (*NUMBERS, *SCALE)} | {"at": max(state.at, at)},
+        **{name: getattr(state, name) for name in (*NUMBERS, *LATER)} | {"at": max(state.at, at)},
     )
     return zlib.compress(content, LEVEL)
 
@@ -115,7 +116,7 @@ def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
             sources=deque(sources, LIMITS_AMONG),
             votes=deque(votes, LIMITS_AMONG),
             **{name: said[name] for name in NUMBERS},
-            **{name: said.get(name, default) for name, default in SCALE.items()},
+            **{name: said.get(name, default) for name, default in LATER.items()},
         )
         waits = msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
     except (BadInput, KeyError, msgspec.DecodeError):

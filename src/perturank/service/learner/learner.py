@@ -10,7 +10,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from perturank.service.learner import checkpoint
 from perturank.service.learner.influence import SourceLimits
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.retention import Housekeeper
-from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, Completed, State
+from perturank.service.learner.state import MOST_TO_SCALE, READ_AT_ONCE, State
 from perturank.service.learner.states import States
 from perturank.service.log import Log, Transaction, live_tests, snapshots
 from perturank.service.log.changes import last_version
@@ -47,7 +46,7 @@ from perturank.service.settings import Retention
 
 STATE_EVERY = 5000  # impressions between two stored states; a restart learns at most so many again
 MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model per step; a backlog takes several steps, each with a version
-DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported)
+DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported, Erased)
 TAKING = (Changed, Deleted, Erased)  # these change which impressions wait to be learned
 SETTING_SCALES = (*TAKING, RolledBack, Imported)  # these keep the scale as it is, or bring another
 
@@ -119,7 +118,7 @@ class Learner:
                 self.catch_up()
         n = self._n_learned - n_before
         for state in list(self.states.values()):
-            if state.unpublished:
+            if state.unpublished and not state.is_relearning:
                 self._publish(state, n)
         self._write_progress()
         self.tidy()
@@ -130,7 +129,7 @@ class Learner:
     def tidy(self) -> None:
         """Do a little housekeeping."""
         more = self._housekeeper.look(list(self.states.values()))
-        self.is_tidy = not more and not any(self._due(state) for state in self.states.values())
+        self.is_tidy = not more and not any(state.due(MOST_AT_ONCE) for state in self.states.values())
 
     def _write_progress(self) -> None:
         """Write the progress of models whose new records hold nothing to learn."""
@@ -149,7 +148,7 @@ class Learner:
 
     def _is_busy(self, state: State) -> bool:
         """Return whether a model has something to learn, to publish or to delete."""
-        is_learning = state.unpublished or bool(self._due(state)) or bool(state.scale_due)
+        is_learning = state.unpublished or bool(state.due(MOST_AT_ONCE)) or bool(state.scale_due)
         return is_learning or self._housekeeper.is_busy(state)
 
     def _write_scales(self, holds: Callable[[State], bool]) -> bool:
@@ -167,7 +166,7 @@ class Learner:
 
     def _write_batches(self, holds: Callable[[State], bool] = lambda state: False) -> bool:
         free = [state for state in self.states.values() if not holds(state)]
-        full = [(state, batch) for state in free for batch in self._due(state)]
+        full = [(state, batch) for state in free for batch in state.due(MOST_AT_ONCE)]
         if not full:
             return False
         with self.log.transaction() as transaction:
@@ -184,14 +183,6 @@ class Learner:
                 batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True)
                 transaction.append(state.model, batch)
         return True
-
-    def _due(self, state: State) -> list[list[Completed]]:
-        """Return the batches to learn now: everything, or batches of the fixed size, up to the limit of a step."""
-        if state.spec is None:
-            return []
-        waiting = list(islice(state.queue, MOST_AT_ONCE))
-        size = state.spec.batch or len(waiting)
-        return [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)] if waiting else []
 
     def _publish(self, state: State, n: int) -> None:
         """Publish a version, unless a record that changes the model was appended after the last one read."""
@@ -289,6 +280,8 @@ class ProgressRecorder:
             self._waiting[record.model].append((record.position, record.at))
         if isinstance(entry, RolledBack) and entry.generation:  # what it had learned is not learned now
             self._learned[record.model] = entry.generation, entry.learned
+        if isinstance(entry, Erased) and entry.unlearn:
+            self._learned[record.model] = 0, 0
 
     @contextmanager
     def learning(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from perturank import storage
 from perturank.core import Ranker
 from perturank.errors import BadInput
-from perturank.service.learner import checkpoint
+from perturank.service.learner import checkpoint, unlearning
 from perturank.service.learner.state import Recall, State
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Impression, RolledBack, Snapshot
@@ -61,7 +61,11 @@ def recall_from(log: Log) -> Recall:
             raise BadInput(f"the imported ranker {name} is missing from the log", "restore the log from a backup")
         return snapshots.ranker_of(content, name)[0]
 
-    return Recall(shown, targets, version, blob, log.secret)
+    def remaining(model: str, position: int, instead: Spec | None) -> State:
+        return unlearning.remaining(log, model, position, recall, instead)
+
+    recall = Recall(shown, targets, version, blob, remaining, log.secret)
+    return recall
 
 
 def retry_if_compacted(log: Log, model: str, read: Callable[[], T]) -> T:

@@ -17,17 +17,16 @@ import numpy as np
 
 from perturank.errors import BadInput
 from perturank.parts.standardised import Standardised
-from perturank.service.learner import checkpoint, preservation, replay
+from perturank.service.learner import checkpoint, preservation, replay, unlearning
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
-from perturank.service.log import Log, Transaction, changes, live_tests, snapshots
+from perturank.service.log import Log, Transaction, changes, erasure, live_tests, snapshots
 from perturank.service.log.records import (
     Batch,
     Changed,
     Closed,
     Compacted,
     Deleted,
-    Erased,
     Feedback,
     Imported,
     Impression,
@@ -108,11 +107,18 @@ def n_between(then: Snapshot, now: Snapshot) -> int:
 
 
 def promote(
-    log: Log, model: str, content: bytes | None, at: int, horizon: int, guard: Guard | None = None
+    log: Log,
+    model: str,
+    content: bytes | None,
+    at: int,
+    horizon: int,
+    guard: Guard | None = None,
+    *,
+    erases: bool = False,
 ) -> Compacted | None:
     """Make a stored state the base of a model, and let records up to the horizon be deleted; None: nothing changes.
 
-    Without content the model was deleted, and its base is empty at this position.
+    Without content the model was deleted, and its base is empty at this position. `erases`: it ends an erasure.
     """
     header: dict[str, Any] = {} if content is None else checkpoint.header(content, f"the base of model {model!r}")
     at, waiting = header.get("at", at), header.get("waiting_from")
@@ -124,6 +130,8 @@ def promote(
         version = header["version"] + bool(header["unpublished"]) if header else 0
         if (base is not None and base.at > at) or _is_contradicted(log, model, at, version, header):
             return None
+        if not erases and erasure.unlearning(log, model):  # the model is rebuilt from the records
+            return None
         if not header:  # should the model come back, its versions count on
             version = max((each.snapshot.version for each in snapshots.newest(log, model, 1, at)), default=0)
         through = max(min(horizon, at if waiting is None else waiting - 1), 0 if base is None else base.through)
@@ -131,7 +139,7 @@ def promote(
         if entry == base:
             return None
         transaction.append(model, entry)
-        _store(log, transaction, model, content, at)
+        _store(log, transaction, model, content, through)
         preservation.drop(log, transaction, model, at, horizon)
         if is_behind:  # it is of no more use, and may hold clicks of a source that is to be erased
             transaction.remove(snapshots.state_name(model))
@@ -150,28 +158,40 @@ def _is_contradicted(log: Log, model: str, at: int, version: int, header: Mappin
     )
 
 
-def _store(log: Log, transaction: Transaction, model: str, content: bytes | None, at: int) -> None:
-    """Store the base in place of the one before, and drop what only led up to it."""
+def _store(log: Log, transaction: Transaction, model: str, content: bytes | None, through: int) -> None:
+    """Store the base in place of the one before, and drop what only led up to records that are deleted."""
     if content is None:
         transaction.remove(snapshots.base_name(model))
     else:
         transaction.store(snapshots.base_name(model), content)
     transaction.remove(snapshots.next_name(model))
     transaction.remove_all(f"{model}/mark/")  # earlier versions stored several states that could become the base
-    later = {r.entry.blob for r in log.all_of(model, Imported, after=at) if isinstance(r.entry, Imported)}
+    later = {r.entry.blob for r in log.all_of(model, Imported, after=through) if isinstance(r.entry, Imported)}
     for name in log.names(f"{model}/imported/"):
         if name not in later:
             transaction.remove(name)
 
 
-def request_erasure(log: Log, source: str, model: str | None = None) -> dict[str, int]:
-    """Record that a source is to be erased, from one model or all; return the positions of the requests."""
+def request_erasure(log: Log, source: str, model: str | None = None, *, unlearn: bool = False) -> dict[str, int]:
+    """Record that a source is to be erased, from one model or all; return the positions of the requests.
+
+    Those models `unlearn` it too that are not deleted.
+    """
     names = known(log)
     if model is not None and model not in names:
         raise NotKnown(f"the log knows no model {model!r}", "check its name")
-    seal, tests = source_seal(source, log.secret), live_tests.with_model(log, model)
+    seal, tests, lives = source_seal(source, log.secret), live_tests.with_model(log, model), checkpoint.living(log)
+    names = names if model is None else [model]
+    before = {name: erasure.unlearned_before(log, name, source) for name in names if unlearn and name in lives}
+    wishes = {name: position for name, position in before.items() if position}
+    if len(wishes) == len(names):
+        return wishes
     with log.transaction() as transaction:
-        wishes = {name: changes.erase(transaction, name, seal) for name in (names if model is None else [model])}
+        for name in [each for each in names if each not in wishes]:
+            unlearns = name in before
+            if unlearns:
+                erasure.check_unlearnable(log, transaction, name)
+            wishes[name] = changes.erase(transaction, name, seal, unlearn=unlearns)
         return wishes | live_tests.erase(transaction, seal, tests)
 
 
@@ -182,7 +202,7 @@ def erase(log: Log, state: State, guard: Guard, retention: Retention | None = No
     """
     horizon = None if retention is None else _horizon(log, state.model, retention)
     content = None if state.ranker is None else checkpoint.pack(state)
-    promote(log, state.model, content, state.at, horizon or 0, guard)
+    promote(log, state.model, content, state.at, horizon or 0, guard, erases=True)
 
 
 @dataclass(frozen=True)
@@ -190,22 +210,21 @@ class Superfluous:
     """The records of a model that are to be deleted: those that the base does without, and those of erased sources."""
 
     base: Compacted
-    erased: dict[bytes, int]  # sealed sources, and up to where they are erased
+    erased: erasure.ErasedSources
     closed: int  # the newest closing, which says what is late
     stored: frozenset[int]  # versions whose bytes are there
-    secret: bytes
 
     @property
     def end(self) -> int:
         """The position after which there are none."""
-        return max([self.base.through, *self.erased.values()])
+        return max(self.base.through, self.erased.end)
 
     def __contains__(self, record: Record) -> bool:
         old = record.position <= self.base.through
         match record.entry:
-            case Impression(source=source) | Feedback(source=source) if source is not None and self.erased and not old:
-                return record.position <= self.erased.get(source_seal(source, self.secret), 0)
-            case Impression() | Feedback() | Settled() | Batch():
+            case Impression() | Feedback():
+                return old or self.erased.name(record)
+            case Settled() | Batch():
                 return old
             case Closed():
                 return old and record.position != self.closed
@@ -216,10 +235,9 @@ class Superfluous:
 
 
 def _superfluous(log: Log, model: str, base: Compacted) -> Superfluous:
-    requests = [record for record in log.all_of(model, Erased) if record.position <= base.at]
-    erased = {record.entry.source: record.position for record in requests if isinstance(record.entry, Erased)}
+    erased = erasure.erased_up_to(log, model, base.at)
     closed = next((record.position for record in log.newest(model, Closed, 1)), 0)
-    return Superfluous(base, erased, closed, frozenset(snapshots.versions(log, model)), log.secret)
+    return Superfluous(base, erased, closed, frozenset(snapshots.versions(log, model)))
 
 
 def delete(log: Log, model: str, guard: Guard, up_to: int | None = None) -> Iterator[int]:
@@ -232,7 +250,8 @@ def delete(log: Log, model: str, guard: Guard, up_to: int | None = None) -> Iter
     records = log.read(up_to=goes.end, model=model)
     while page := list(islice(records, AT_ONCE)):
         old = [record for record in page if record in goes]
-        yield _cut(log, old, guard) if old else 0
+        whole = [each.impression for each in old if isinstance(each.entry, Impression) or goes.erased.own(each)]
+        yield _cut(log, old, whole, guard) if old else 0
     with log.transaction() as transaction:
         guard(transaction)
         transaction.remember(_name(model), found.position)
@@ -240,9 +259,8 @@ def delete(log: Log, model: str, guard: Guard, up_to: int | None = None) -> Iter
         yield 0
 
 
-def _cut(log: Log, records: Sequence[Record], guard: Guard) -> int:
-    """Delete these records, and with an impression all that was said of it later; return how many went."""
-    names = [each.impression for each in records if isinstance(each.entry, Impression)]
+def _cut(log: Log, records: Sequence[Record], names: Sequence[bytes | None], guard: Guard) -> int:
+    """Delete these records, and all that the log has of these impressions; return how many went."""
     with log.transaction() as transaction:
         guard(transaction)
         n = transaction.cut([record.position for record in records], [name for name in names if name is not None])
@@ -281,11 +299,12 @@ def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
     """Delete what the bases of models ask for, or wait for the learner that leads; return whether it is done.
 
     `requests`: by model the position of a request to erase a source; 0: there is none. Only the process that leads
-    deletes, since it has read past the base before.
+    deletes, since it has read past the base before. A model that unlearns a source needs a learner.
     """
     end = time.monotonic() + seconds
     while not all(is_done(log, model, request) for model, request in requests.items()):
-        if log.try_to_lead():
+        is_learning = any(erasure.unlearning(log, model) for model in requests)  # which only a learner does
+        if not is_learning and log.try_to_lead():
             lead = Lead.take(log)
             for model, request in requests.items():
                 base = checkpoint.base_of(log, model)
@@ -381,7 +400,9 @@ class Housekeeper:
 
     def _look_at(self, state: State, now: int) -> bool:
         if state.erased > state.based:
-            if not self._preserve(state) and not state.unpublished:
+            is_published = not state.unpublished and not state.is_relearning
+            is_ready = is_published or state.unlearned <= state.based
+            if is_ready and not self._preserve(state) and is_published:
                 erase(self._log, state, self._guard, self._retention)
                 self._preservations.pop(state.model)
                 self._next[state.model] = Next.of(state)  # the base is as new as a next one would be
@@ -440,11 +461,14 @@ class Housekeeper:
             transaction.append(state.model, Scaled(state.scaled, *scale, is_last=True))
 
     def _preserve(self, state: State) -> bool:
-        """Store versions whole until this look's time is over; return whether there is more."""
+        """Store versions whole, or withdraw them, until this look's time is over; return whether there is more."""
         request, records = self._preservations.get(state.model, (-1, iter(())))
         if request != state.erased:
             request = state.erased
-            records = preservation.preserve(self._log, state.model, request, self._guard)
+            if state.unlearned > state.based:
+                records = unlearning.withdraw(self._log, state, self._guard)
+            else:
+                records = preservation.preserve(self._log, state.model, request, self._guard)
             self._preservations[state.model] = request, records
         return self._goes_on(records)
 

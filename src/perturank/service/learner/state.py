@@ -7,6 +7,7 @@ of waiting impressions; their documents are read from the log when they are lear
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,11 @@ Vote = tuple[bytes, str]  # a source, sealed, and a document with which it did s
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
 MOST_TO_SCALE = 1024  # impressions from which a scale is estimated; with them it is final
 ENOUGH_TO_SCALE = 64  # impressions from which the scale of a feature is estimated that was added later
+
+REMAINING = (
+    *("spec", "ranker", "tracker", "queue", "scaled", "is_scale_final", "lacks_scale"),
+    *("shown_since", "shown_first", "taught", "layouts"),
+)  # fields that a model takes over from what is left of the log when it unlearns a source
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -166,9 +172,11 @@ class Tracker:
         for name in names:
             self.waiting.pop(name, None)
 
-    def forget(self, source: bytes) -> None:
-        """Forget the waiting impressions of a source."""
-        self.waiting = {name: waiting for name, waiting in self.waiting.items() if waiting.source != source}
+    def forget(self, source: bytes) -> set[bytes]:
+        """Forget the waiting impressions of a source, and return their names."""
+        names = {name for name, waiting in self.waiting.items() if waiting.source == source}
+        self.drop(names)
+        return names
 
     def _hear(self, record: Record, name: bytes, said: Feedback) -> None:
         if said.effect == "counted" and name not in self.waiting:
@@ -217,6 +225,7 @@ class Recall:
     targets: Callable[[str, int], dict[int, int]]  # versions gone back to behind a position, and where last
     version: Callable[[str, int, dict[int, Ranker]], Ranker]  # the whole ranker of an earlier version
     blob: Callable[[str], Ranker]
+    remaining: Callable[[str, int, Spec | None], State]  # with nothing learned, and without what is erased up to there
     secret: bytes  # of the seals on sources
 
 
@@ -237,6 +246,7 @@ class State:
     unpublished: bool = False  # something was learned since the last version
     batched: int = 0  # everything completed up to this position is learned
     erased: int = 0  # position of the last request to erase a source
+    unlearned: int = 0  # position of the last request to unlearn one
     based: int = 0  # position up to which the newest base contains the log
     compacted: int = 0  # position of that base's record, if it was read after this state was loaded
     # Of the last learned impressions: their sources, sealed, and the last votes.
@@ -295,6 +305,8 @@ class State:
                     self._keep(snapshot.version)
             case Impression(generation=generation) if generation != self.generation:
                 return
+            case Erased(unlearn=unlearn) if self.spec is not None and (unlearn or self.unlearned > self.based):
+                self._unlearn(record.position)
             case Erased(source=source):
                 self.erased = record.position
                 self._keep_scale()
@@ -307,10 +319,36 @@ class State:
 
     def _forget(self, source: bytes) -> None:
         """Drop the waiting impressions of a source; what was learned from it stays."""
-        self.tracker.forget(source)
-        self.queue = deque(each for each in self.queue if each.source != source)
+        names = self.tracker.forget(source)  # the source may be known only since an impression was complete before
+        self.queue = deque(each for each in self.queue if each.source != source and each.name not in names)
         self.sources = deque((None if each == source else each for each in self.sources), LIMITS_AMONG)
         self.votes = deque((vote for vote in self.votes if vote[0] != source), LIMITS_AMONG)
+
+    def _unlearn(self, position: int) -> None:
+        """Begin again with the records that are left; the learner writes their scale and their batches anew."""
+        rest = self.recall.remaining(self.model, position, self.instead)
+        for name in REMAINING:
+            setattr(self, name, getattr(rest, name))
+        self.erased = self.unlearned = position
+        self.learned = self.batched = 0
+        self.sources.clear()
+        self.votes.clear()
+        self.unpublished = self.version > 0
+
+    @property
+    def is_relearning(self) -> bool:
+        """Whether a batch is left of what was complete when a source was to be unlearned; no version has half of it."""
+        size = 1 if self.spec is None or self.spec.batch is None else self.spec.batch
+        return len(self.queue) >= size and self.queue[size - 1].at <= self.unlearned
+
+    def due(self, most: int) -> list[list[Completed]]:
+        """Return the batches to learn now, of so many impressions at most: everything, or batches of the fixed size."""
+        if self.spec is None:
+            return []
+        up_to = self.unlearned if self.is_relearning else self.at
+        waiting = [each for each in islice(self.queue, most) if each.at <= up_to]
+        size = self.spec.batch or len(waiting)
+        return [waiting[i : i + size] for i in range(0, len(waiting) - size + 1, size)] if waiting else []
 
     def _seal(self, source: str) -> bytes:
         return source_seal(source, self.recall.secret)
@@ -409,7 +447,7 @@ class State:
     @property
     def scale_due(self) -> int:
         """From how many impressions the scale should be estimated now, a power of two; 0: it stays as it is."""
-        n = len(self.shown_first)
+        n = bisect_right(self.shown_first, self.unlearned) if self.is_relearning else len(self.shown_first)
         most = 1 << (n.bit_length() - 1) if n else 0
         if self.lacks_scale:
             return most if most == ENOUGH_TO_SCALE else 0
@@ -425,7 +463,7 @@ class State:
         start = self.spec.start()
         assert isinstance(start, Standardised)
         self.ranker = self._teach(start.with_scale(_scale_of(scaled)), self.taught, 0)
-        self.scaled, self.unpublished = scaled.n, bool(self.taught)
+        self.scaled, self.unpublished = scaled.n, bool(self.taught) or self.unlearned > self.based
         if scaled.is_last:
             self._keep_scale()
 
@@ -469,7 +507,8 @@ class State:
 
     def learned_since(self, generation: int, learned: int) -> int:
         """Return how many impressions were learned since this generation had learned so many."""
-        return self.learned - learned if generation == self.generation else self.learned
+        has_gone_on = generation == self.generation and learned <= self.learned  # and has not unlearned meanwhile
+        return self.learned - learned if has_gone_on else self.learned
 
     def _fitting(self, taken: list[Completed]) -> list[Completed]:
         """Return those that the ranker can learn from: a list of another ranker has no memo."""

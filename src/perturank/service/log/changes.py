@@ -14,6 +14,7 @@ from perturank.errors import BadInput
 from perturank.parts import soundness
 from perturank.parts.standardised import Standardised
 from perturank.service.log import Log, Transaction, snapshots
+from perturank.service.log.erasure import check_not_unlearning, requests_to_unlearn
 from perturank.service.log.generations import generations, spans
 from perturank.service.log.records import Changed, Compacted, Deleted, Erased, Imported, Pinned, RolledBack, Snapshot
 from perturank.service.log.refusals import BeginsAnew, Contradiction, NotKnown, NotReady, Refused
@@ -72,6 +73,7 @@ def _would_begin_anew(transaction: Transaction, model: str, generation: int, why
 def restore(log: Log, transaction: Transaction, model: str, generation: int) -> None:
     """Let learning continue from the last version of an earlier generation, under its spec."""
     transaction.require_model(model)
+    check_not_unlearning(log, model)
     found = next((each for each in generations(log, model) if each.generation == generation), None)
     if found is None:
         raise NotKnown(f"model {model!r} has no generation {generation}", "list its generations")
@@ -98,6 +100,7 @@ def pin(log: Log, transaction: Transaction, model: str, version: int | None) -> 
     """
     current, pinned = transaction.require_model(model), Pinned(version)
     if version is not None:
+        check_not_unlearning(log, model)
         published = _find_version(log, model, version)
         if not log.names(snapshots.version_name(model, version)):
             raise NotKnown(f"version {version} of model {model!r} is no longer stored", "list its versions")
@@ -140,7 +143,9 @@ def _restore_first(model: str, generation: int) -> str:
 def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> None:
     """Let learning continue from a version of this generation."""
     generation = transaction.require_model(model).generation
-    other = _find_version(log, model, version).snapshot.generation
+    check_not_unlearning(log, model)
+    published = _find_version(log, model, version)
+    other = published.snapshot.generation
     if other != generation:
         raise NotKnown(f"version {version} of model {model!r} is of generation {other}", _restore_first(model, other))
     base, whole = transaction.newest(model, Compacted), snapshots.whole_versions(log, model)
@@ -148,7 +153,9 @@ def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> N
         earlier = sorted(each for each in whole if _is_of(log, model, each, generation))
         others = f", and {', '.join(map(str, earlier))}" if earlier else ""
         since = f"versions from {base.entry.version} on can be rolled back to{others}"
-        raise NotKnown(f"version {version} of model {model!r} lies before its base", since)
+        is_withdrawn = requests_to_unlearn(log, model, published.position)
+        why = "was withdrawn: a source was unlearned since" if is_withdrawn else "lies before its base"
+        raise NotKnown(f"version {version} of model {model!r} {why}", since)
     transaction.append(model, RolledBack(version))
 
 
@@ -198,9 +205,10 @@ def read_ranker_file(model: str, spec: Spec, content: bytes) -> RankerFile:
     return RankerFile(spec, f"{model}/imported/{snapshots.checksum(content).hex()}", snapshots.state_bytes(ranker))
 
 
-def import_ranker(transaction: Transaction, model: str, file: RankerFile) -> None:
+def import_ranker(log: Log, transaction: Transaction, model: str, file: RankerFile) -> None:
     """Let learning continue from the ranker of a file."""
     spec = transaction.require_model(model).spec
+    check_not_unlearning(log, model)
     if _kind(spec) != _kind(file.spec):
         raise NotReady(f"model {model!r} was changed while the file was read", "send it again if it still fits")
     transaction.store(file.blob, file.content)
@@ -277,9 +285,9 @@ def _check_arrays(ranker: Ranker, spec: Spec) -> None:
         raise Refused(f"the file's array {fault.array} {fault.what}", "save a ranker that is sound")
 
 
-def erase(transaction: Transaction, model: str, source: bytes) -> int:
+def erase(transaction: Transaction, model: str, source: bytes, *, unlearn: bool = False) -> int:
     """Request that all records of a source (hashed) be deleted; return the position of the request."""
-    return transaction.append(model, Erased(source))
+    return transaction.append(model, Erased(source, unlearn))
 
 
 def last_version(transaction: Transaction, model: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perturank.service.log import Log, snapshots
+from perturank.service.log.erasure import requests_to_unlearn
 from perturank.service.log.records import Changed, Compacted, Deleted
 from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
@@ -58,7 +59,8 @@ def generations(log: Log, model: str) -> list[Generation]:
     for span in spans(log, model):
         first, last = (next(iter(snapshots.newest(log, model, 1, at)), None) for at in (span.begins, span.ends))
         n = _number(last) - _number(first)
-        refusal = _refusal(span, last, None if _number(last) in whole else base) if n else "it has no version"
+        refusal = _refusal(log, model, span, last, None if _number(last) in whole else base)
+        refusal = refusal if n else "it has no version"
         now = Generation(span.generation, span.since, span.spec, n, last if n else None, span.ends is None, refusal)
         before = found.get(span.generation)
         if before is not None:
@@ -72,11 +74,13 @@ def _number(version: PublishedVersion | None) -> int:
     return 0 if version is None else version.snapshot.version
 
 
-def _refusal(span: Span, last: PublishedVersion | None, base: Compacted | None) -> str:
+def _refusal(log: Log, model: str, span: Span, last: PublishedVersion | None, base: Compacted | None) -> str:
     if span.ends is None:
         return "it is the present one"
-    is_past = base is not None and (base.at >= span.ends or _number(last) < base.version)
-    return "the log was compacted past it" if is_past else ""
+    if base is None or last is None or (base.at < span.ends and _number(last) >= base.version):
+        return ""
+    is_withdrawn = requests_to_unlearn(log, model, last.position)
+    return "a source was unlearned since" if is_withdrawn else "the log was compacted past it"
 
 
 def versions_before(log: Log, model: str, generation: int, n: int, before: int | None = None) -> list[PublishedVersion]:

@@ -202,6 +202,7 @@ class Erased(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """A request to delete all records of one source up to this one."""
 
     source: bytes  # a keyed hash: it can be compared with a known source, and does not reveal one
+    unlearn: bool = False  # what was learned goes too: the model is learned anew from the records that are left
 
 
 class Scaled(msgspec.Struct, frozen=True, array_like=True, tag=13):

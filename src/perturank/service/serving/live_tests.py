@@ -310,7 +310,7 @@ class LiveTesting:
             if now.generation != source.generation or now.spec.layout != source.spec.layout:
                 raise NotReady(f"model {source.name!r} was changed meanwhile", "promote it again")
             generation = transaction.append(model, Changed(0, file.spec))
-            changes.import_ranker(transaction, model, file)
+            changes.import_ranker(self._log, transaction, model, file)
             version = changes.last_version(transaction, model) + 1
             transaction.append(model, Snapshot(generation, version, 0, digest, checksum, 0))
             transaction.store(snapshots.version_name(model, version), version_content)

@@ -21,9 +21,12 @@ from perturank.core import SMALLEST_BUCKET, Ranker
 from perturank.errors import BadInput
 from perturank.service import children
 from perturank.service.log import Log, snapshots
+from perturank.service.log.erasure import check_not_unlearning
 from perturank.service.log.live_tests import PREFIX
 from perturank.service.log.records import (
+    Batch,
     Changed,
+    Compacted,
     Deleted,
     Erased,
     LiveTestChanged,
@@ -68,6 +71,13 @@ class LentVersion(NamedTuple):
         return self._replace(spec=msgspec.structs.replace(self.spec, **limits))
 
 
+class Unlearning(NamedTuple):
+    """A request to unlearn a source that is not carried out yet: its position, and what was learned anew since."""
+
+    position: int
+    learned: int  # impressions
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """One model as it is served."""
@@ -83,6 +93,7 @@ class LoadedModel:
     fault: str | None = None
     begun_anew: BegunAnew | None = None
     changed: int = 0  # position of the record with this spec
+    unlearning: Unlearning | None = None
     lent: LentVersion | None = None  # it is served, and is none of `published`
 
     @property
@@ -237,11 +248,15 @@ class LoadedModels:
     def _load(self) -> None:
         """Apply the log as it stands; of the versions, which may be millions, only the newest."""
         end = self._log.tail()
-        kinds = (Changed, Deleted, Pinned, RolledBack, LiveTestChanged, LiveTestStopped)
+        kinds = (Changed, Deleted, Pinned, RolledBack, Erased, Compacted, LiveTestChanged, LiveTestStopped)
         for record in self._log.control_records(kinds=kinds):
             if record.position <= end:
                 self._apply(record)
-        for name in self._models:
+        for name, loaded in self._models.items():
+            if loaded.unlearning is not None:
+                for record in self._log.all_of(name, Batch, loaded.unlearning.position):
+                    if record.position <= end:
+                        self._apply(record)
             for each in reversed(snapshots.newest(self._log, name, snapshots.KEPT, end)):
                 self._models[name] = _add_version(self._models[name], each)
             self._models[name] = _expect_version(self._models[name])
@@ -256,7 +271,10 @@ class LoadedModels:
                 else:
                     anew = None if loaded is None or generation else self._begun_anew(record)
                     start = LoadedModel(record.model, spec, generation or record.position)
-                    self._models[record.model] = replace(start, begun_anew=anew, changed=record.position)
+                    unlearning = None if loaded is None else loaded.unlearning
+                    self._models[record.model] = replace(
+                        start, begun_anew=anew, changed=record.position, unlearning=unlearning
+                    )
                 if loaded is not None and spec.layout != loaded.spec.layout:
                     self.recent.forget(record.model)  # features are kept as they came
             case RolledBack(version=version, generation=generation) if loaded is not None and generation:
@@ -266,8 +284,16 @@ class LoadedModels:
             case Deleted():
                 self._models.pop(record.model, None)
                 self.recent.forget(record.model)
-            case Erased():
+            case Erased(unlearn=unlearn):
                 self.recent.forget(record.model)  # queries are kept without their source
+                if loaded is not None and unlearn:
+                    self._models[record.model] = replace(loaded, unlearning=Unlearning(record.position, 0))
+            case Batch(n=n) if loaded is not None and loaded.unlearning is not None:
+                now = loaded.unlearning._replace(learned=loaded.unlearning.learned + n)
+                self._models[record.model] = replace(loaded, unlearning=now)
+            case Compacted(at=at) if loaded is not None and loaded.unlearning is not None:
+                if at >= loaded.unlearning.position:
+                    self._models[record.model] = replace(loaded, unlearning=None)
             case Snapshot() as snapshot if loaded is not None:
                 self._models[record.model] = _add_version(
                     loaded, PublishedVersion(record.position, record.at, snapshot)
@@ -320,6 +346,7 @@ class LoadedModels:
         """Return the model as it is at a version of its generation; refuse one that is not stored."""
         if version == loaded.version:
             return loaded
+        check_not_unlearning(self._log, loaded.name)
         if version not in loaded.published:
             found = snapshots.found(self._log, loaded.name, version)
             loaded = loaded if found is None else _add_version(replace(loaded, version=version), found)

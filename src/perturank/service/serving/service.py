@@ -16,7 +16,7 @@ import numpy as np
 
 from perturank.core import KeepsLimits
 from perturank.exports import Export
-from perturank.service.log import Log, Transaction, changes, counters, live_tests, snapshots, ubi
+from perturank.service.log import Log, Transaction, changes, counters, erasure, live_tests, snapshots, ubi
 from perturank.service.log.candidates import is_sampled, own_order, pack_candidates
 from perturank.service.log.feedback import Status, close_windows, record_feedback, settle
 from perturank.service.log.group_commit import Committer
@@ -348,16 +348,24 @@ class Service:
         """Let learning continue from a ranker that `perturank.save` wrote."""
         self.refresh()  # another process may have changed the model a moment ago
         file = changes.read_ranker_file(model, self.models.get(model).spec, content)
-        self.committer.submit(lambda transaction: changes.import_ranker(transaction, model, file)).result()
+        self.committer.submit(lambda transaction: changes.import_ranker(self.log, transaction, model, file)).result()
 
-    def erase(self, model: str, source: str) -> int:
-        """Request that all records of a source be deleted, also from tests; return the position of the request."""
+    def erase(self, model: str, source: str, *, unlearn: bool = False) -> int:
+        """Request that all records of a source be deleted, also from tests; return the position of the request.
+
+        `unlearn`: the learner also rebuilds the model from the records that are left, and withdraws earlier versions.
+        """
         self.models.get(model)
         seal = source_seal(source, self.log.secret)
+        before = erasure.unlearned_before(self.log, model, source) if unlearn else 0
+        if before:
+            return before
 
         def write(transaction: Transaction) -> int:
+            if unlearn:
+                erasure.check_unlearnable(self.log, transaction, model)
             live_tests.erase(transaction, seal, live_tests.with_model(self.log, model))
-            return changes.erase(transaction, model, seal)
+            return changes.erase(transaction, model, seal, unlearn=unlearn)
 
         position = self.committer.submit(write).result()
         self.refresh()
@@ -369,6 +377,7 @@ class Service:
 
     def file_of(self, loaded: LoadedModel, *, history: bool = True) -> bytes:
         """Return the same of a model as it is at some version."""
+        erasure.check_not_unlearning(self.log, loaded.name)
         if history and loaded.version and snapshots.has_history(loaded.ranker):
             return self._files.make(loaded.name, loaded.version)
         scaling = loaded.drawing.scaling
@@ -379,6 +388,7 @@ class Service:
     ) -> Export:
         """Return the served version, or another that is stored, in the format of another system."""
         loaded = self.models.get(model)
+        erasure.check_not_unlearning(self.log, model)
         spec, ranker = loaded.drawing, loaded.ranker
         if version is not None and version != loaded.version:
             spec, ranker = stored_version(self.log, model, version)

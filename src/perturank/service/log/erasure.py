@@ -1,0 +1,94 @@
+"""Erasure and unlearning in the log: what a request takes out, when it is refused, and whether it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perturank.service.log import Log, Transaction, live_tests
+from perturank.service.log.records import Compacted, Erased, Feedback, Imported, Impression, Record, source_seal
+from perturank.service.log.refusals import Contradiction
+
+
+class ErasedSources:
+    """The sources that some requests erase; each up to the position of its last request."""
+
+    def __init__(self, requests: Iterable[Record], secret: bytes) -> None:
+        self._secret = secret
+        self._up_to = {each.entry.source: each.position for each in requests if isinstance(each.entry, Erased)}
+
+    @property
+    def end(self) -> int:
+        """The position after which nothing is erased; 0: nothing is."""
+        return max(self._up_to.values(), default=0)
+
+    def name(self, record: Record) -> bool:
+        """Return whether a list or feedback names one of these sources."""
+        entry = record.entry
+        if not self._up_to or not isinstance(entry, Impression | Feedback) or entry.source is None:
+            return False
+        return record.position <= self._up_to.get(source_seal(entry.source, self._secret), 0)
+
+    def own(self, record: Record) -> bool:
+        """Return whether a record says that its impression is of one of these sources: late feedback does not."""
+        is_late = isinstance(record.entry, Feedback) and record.entry.effect == "late"
+        return not is_late and self.name(record)
+
+
+def erased_up_to(log: Log, model: str, position: int) -> ErasedSources:
+    """Return the sources that requests up to a position erase from a model."""
+    return ErasedSources((each for each in log.all_of(model, Erased) if each.position <= position), log.secret)
+
+
+def requests_to_unlearn(log: Log, model: str, after: int = 0) -> list[Record]:
+    """Return the requests to unlearn a source that came after a position."""
+    return [each for each in log.all_of(model, Erased, after) if isinstance(each.entry, Erased) and each.entry.unlearn]
+
+
+def unlearning(log: Log, model: str) -> int:
+    """Return the position of the last request to unlearn that is not carried out yet; 0: there is none."""
+    return max((each.position for each in requests_to_unlearn(log, model, _base(log, model).at)), default=0)
+
+
+def check_not_unlearning(log: Log, model: str) -> None:
+    """Refuse what would bring back a version that is about to be withdrawn."""
+    position = unlearning(log, model)
+    if position:
+        what = f"model {model!r} is unlearning a source since position {position}, and withdraws versions"
+        raise Contradiction(what, f"wait until `unlearning` of GET /v1/models/{model} is null")
+
+
+def check_unlearnable(log: Log, transaction: Transaction, model: str) -> None:
+    """Refuse to unlearn where the model cannot be rebuilt from the log."""
+    generation, through = transaction.require_model(model).generation, _base(log, model).through
+    instead = "erase the source without `unlearn`"
+    if through >= generation:
+        what = f"model {model!r} cannot unlearn: its records up to position {through} were compacted into its base"
+        anew = "then `perturank replay --ranker NAME --out FILE` learns anew from the records that are left"
+        raise Contradiction(what, f"{instead}; {anew}, and PUT …/file puts that in the model's place")
+    for record in log.all_of(model, Imported, generation):
+        if isinstance(record.entry, Imported) and not log.names(record.entry.blob):
+            what = f"model {model!r} cannot unlearn: the file imported at position {record.position} is not stored"
+            raise Contradiction(what, instead)
+    in_use = live_tests.versions_in_use(log, model)
+    if in_use:
+        what = f"model {model!r} cannot unlearn: a live test shows lists of its version {min(in_use)}"
+        raise Contradiction(what, "stop the test, or let it show the newest version")
+
+
+def unlearned_before(log: Log, model: str, source: str) -> int:
+    """Return the position of an earlier request to unlearn a source, if another would change nothing; else 0."""
+    seal = source_seal(source, log.secret)
+    earlier = [
+        each for each in requests_to_unlearn(log, model) if isinstance(each.entry, Erased) and each.entry.source == seal
+    ]
+    if not earlier:
+        return 0
+    position = earlier[-1].position
+    again = ErasedSources([Record(log.tail(), 0, model, None, Erased(seal))], log.secret)
+    return 0 if any(map(again.name, log.read(position, model=model))) else position
+
+
+def _base(log: Log, model: str) -> Compacted:
+    """Return the record of a model's base; one that contains nothing if there is none."""
+    found = (record.entry for record in log.newest(model, Compacted, 1))
+    return next((entry for entry in found if isinstance(entry, Compacted)), Compacted(0, 0, 0, 0, b""))
