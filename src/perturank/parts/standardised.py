@@ -21,6 +21,7 @@ from perturank.core import (
     Array,
     CertainOrders,
     Ensemble,
+    Fades,
     FitsBatches,
     Interaction,
     KeepsLimits,
@@ -258,6 +259,11 @@ class _Remembers(Standardised):
         return overflowed
 
 
+class _Fades(Standardised):
+    def faded(self, share: float) -> Self:
+        return self._with(self.ranker.faded(share))
+
+
 class _FitsBatches(Standardised):
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
@@ -290,6 +296,7 @@ ABILITIES: tuple[tuple[Any, type[Standardised]], ...] = (
     (Ensemble, _HasScores),
     (KeepsLimits, _KeepsLimits),
     (Remembers, _Remembers),
+    (Fades, _Fades),
     (FitsBatches, _FitsBatches),
     (OffPolicy, _OffPolicy),
     (LinearWidths, _HasWidths),

@@ -129,6 +129,17 @@ class P2LinRank(P2Rank):
         theta, pull, hessian = lax.cond(taught, fit, lambda: (self.theta, self.pull, self.hessian))
         return P2LinRank(s, history, theta, pull, gram, hessian)
 
+    def faded(self, share: float) -> P2LinRank:
+        """Return the same ensemble whose history, and the noise on it, weighs this share of what it did."""
+        faded = super().faded(share)
+        gram = None if self.gram is None else self.gram * share
+        return eqx.tree_at(
+            lambda ranker: (ranker.gram, ranker.pull),
+            faded,
+            (gram, self.pull * share**0.5),
+            is_leaf=lambda leaf: leaf is None,
+        )
+
     def _remembered(self, key: Key) -> tuple[History, Array | None, Array]:
         """Return the history, Σ w x xᵀ and u without what is forgotten now; the noise of what stays is drawn anew."""
         s, history, old = self.settings, self.history.remembered(), (self.gram, self.pull)

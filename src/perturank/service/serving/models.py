@@ -24,6 +24,7 @@ from perturank.service.log.live_tests import PREFIX
 from perturank.service.log.records import (
     Changed,
     Deleted,
+    Drifted,
     Erased,
     LiveTestChanged,
     LiveTestStopped,
@@ -38,6 +39,7 @@ from perturank.service.log.spec import Spec
 from perturank.service.serving.sampling import ListProgram, padded_length, sample_list
 from perturank.service.telemetry.logger import logger
 from perturank.wire.live_tests import LiveTest
+from perturank.wire.specification import OnDrift
 
 MOST_QUERIES = 25  # remembered of one model
 SECONDS_REMEMBERED = 3600.0
@@ -55,6 +57,16 @@ class BegunAnew(NamedTuple):
     learned: int
 
 
+class Drift(NamedTuple):
+    """When a model's lists were found to please people less than before, and by how much."""
+
+    at: int  # milliseconds since 1970
+    lists: int
+    before: float
+    after: float
+    reaction: OnDrift
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """One model as it is served."""
@@ -69,6 +81,7 @@ class LoadedModel:
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
     begun_anew: BegunAnew | None = None
+    drift: Drift | None = None  # the last one
     changed: int = 0  # position of the record with this spec
 
     @cached_property
@@ -207,7 +220,7 @@ class LoadedModels:
     def _load(self) -> None:
         """Apply the log as it stands; of the versions, which may be millions, only the newest."""
         end = self._log.tail()
-        kinds = (Changed, Deleted, Pinned, RolledBack, LiveTestChanged, LiveTestStopped)
+        kinds = (Changed, Deleted, Pinned, RolledBack, LiveTestChanged, LiveTestStopped, Drifted)
         for record in self._log.control_records(kinds=kinds):
             if record.position <= end:
                 self._apply(record)
@@ -243,6 +256,9 @@ class LoadedModels:
                 self._models[record.model] = _add_version(
                     loaded, PublishedVersion(record.position, record.at, snapshot)
                 )
+            case Drifted(lists=lists, before=before, after=after, reaction=reaction) if loaded is not None:
+                found = Drift(record.at, lists, before, after, reaction)
+                self._models[record.model] = replace(loaded, drift=found)
             case Pinned(version=version) if loaded is not None:
                 self._models[record.model] = replace(loaded, pinned=version)
             case LiveTestChanged(spec=test):
