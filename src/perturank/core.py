@@ -389,6 +389,14 @@ class Forgets(Protocol):
 
 
 @runtime_checkable
+class Fades(Protocol):
+    """A ranker that can give less weight to all that it has seen: what comes next then counts for more."""
+
+    def faded(self, share: float) -> Self:
+        """Return the same ranker whose memory weighs this share of what it did."""
+
+
+@runtime_checkable
 class FitsBatches(Protocol):
     """A ranker that learns from several interactions with one fit."""
 

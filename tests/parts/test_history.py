@@ -199,3 +199,12 @@ def test_a_history_overflows_by_pairs_too() -> None:
             history, Query(query.features, query.mask, ids, query.prior), Pairs(winner, loser, jnp.ones(120)), KEY
         )
         assert bool(history.has_overflowed) == (120 * (t + 1) > PAIR_BLOCK)
+
+
+def test_a_faded_history_has_the_same_pairs_with_less_weight() -> None:
+    history = small.learned("p2neurrank", noise="frozen").history
+    faded = history.faded(0.25)
+    for name, factor in (("weight", 0.25), ("preferred", 0.25), ("frozen", 0.5)):
+        np.testing.assert_allclose(getattr(faded, name), factor * np.asarray(getattr(history, name)), rtol=1e-6)
+    assert small.same_bits(faded.pair_table, history.pair_table)
+    assert small.same_bits(faded.documents, history.documents)

@@ -12,6 +12,7 @@ from helpers import small
 from oracles import objective
 
 from perturank import simulation, storage
+from perturank.core import Fades
 from perturank.parts.preferences import n_pairs_at_most
 from perturank.runs import Run
 
@@ -101,3 +102,21 @@ def known(run: Run) -> Any:
     ranker: Any = run.ranker
     assert int(ranker.history.n_pairs) < 40 + n_pairs_at_most(small.PLACES, "all")
     return getattr(ranker, "fit", None) or ranker.theta, ranker.history.n_pairs, ranker.history.n_documents
+
+
+@pytest.mark.parametrize("name", small.able(Fades))
+def test_a_faded_memory_keeps_the_scores_and_yields_sooner_to_other_clicks(name: str) -> None:
+    learned, shown = small.learned(name), small.query(seed=0)
+    faded = learned.faded(0.05)
+    assert np.array_equal(learned.score(shown), faded.score(shown))
+    ranking = learned.rank(shown, jax.random.key(0), small.PLACES)
+    other = small.interaction(shown, np.asarray(ranking.order).tolist(), [0, 2], ranking.memo)
+
+    def moved(ranker: Any) -> float:
+        after = ranker
+        for seed in range(3):
+            after = after.learn(other, jax.random.key(seed))
+        gaps = [np.asarray(each.score(shown))[ranking.order] for each in (ranker, after)]
+        return float(np.sum((gaps[1] - gaps[0])[[0, 2]]) - np.sum((gaps[1] - gaps[0])[[1, 3]]))
+
+    assert moved(faded) > moved(learned)

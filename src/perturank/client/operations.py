@@ -39,7 +39,7 @@ from ..wire.requests import (
     RawRank,
     Restore,
 )
-from ..wire.specification import Chance, Exploration, Feature, Mode, Scaling, Ubi
+from ..wire.specification import Chance, Exploration, Feature, Mode, OnDrift, Scaling, Ubi
 from .calls import NOT_NOW, Call, of_model, of_test
 from .lists import Documents, Events, FeedbackRequest, RankRequest, ShownList
 
@@ -247,6 +247,7 @@ class Operations:
         prior_strength: float | None = None,
         ubi: Ubi | Mapping[str, Any] | None = None,
         keep_query: bool | None = None,
+        on_drift: OnDrift | None = None,
         candidates: float | None = None,
         begin_anew: bool = False,
     ) -> Call[Described]:
@@ -275,6 +276,7 @@ class Operations:
             "prior_strength": prior_strength,
             "ubi": ubi,
             "keep_query": keep_query,
+            "on_drift": on_drift,
             "candidates": candidates,
         }
         body = {name: value for name, value in given.items() if value is not None}

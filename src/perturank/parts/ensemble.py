@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -88,6 +89,13 @@ class P2Rank(HistoryRanker):
     @abstractmethod
     def has_learned(self) -> Array:
         """Whether a click has taught something; told without the history, which served versions do not have."""
+
+    def faded(self, share: float) -> Self:
+        """Return the same ensemble whose history weighs this share of what it did.
+
+        Scores stay. The rankers spread as if they knew so much less, so they explore more.
+        """
+        return eqx.tree_at(lambda ranker: ranker.history, self, self.history.faded(share))
 
     @eqx.filter_jit
     def certain(self, query: Query) -> Array:

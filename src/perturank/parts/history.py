@@ -133,6 +133,16 @@ class History(eqx.Module):
         is_full = int(self.n_pairs) >= self.recency.memory  # and has half of them when more come
         return max(2 * self.recency.memory, 0 if is_full else int(self.n_documents))
 
+    def faded(self, share: float) -> History:
+        """Return the same pairs with this share of their weight; noise goes with its square root."""
+        frozen = None if self.frozen is None else self.frozen * share**0.5
+        return eqx.tree_at(
+            lambda h: (h.weight, h.preferred, h.frozen),
+            self,
+            (self.weight * share, self.preferred * share, frozen),
+            is_leaf=lambda leaf: leaf is None,
+        )
+
     @property
     def has_overflowed(self) -> Array:
         """Whether more documents or pairs came than there is room for; it stays so."""

@@ -22,6 +22,7 @@ from perturank.core import (
     Array,
     CertainOrders,
     Ensemble,
+    Fades,
     FitsBatches,
     Forgets,
     Interaction,
@@ -269,6 +270,11 @@ class _Forgets(Standardised):
         return self._with(self.ranker.remembered(key))
 
 
+class _Fades(Standardised):
+    def faded(self, share: float) -> Self:
+        return self._with(self.ranker.faded(share))
+
+
 class _FitsBatches(Standardised):
     @eqx.filter_jit
     def learn_batch(self, seen: Interaction, keys: Key, n: Array) -> Self:
@@ -302,6 +308,7 @@ ABILITIES: tuple[tuple[Any, type[Standardised]], ...] = (
     (KeepsLimits, _KeepsLimits),
     (Remembers, _Remembers),
     (Forgets, _Forgets),
+    (Fades, _Fades),
     (FitsBatches, _FitsBatches),
     (OffPolicy, _OffPolicy),
     (LinearWidths, _HasWidths),

@@ -165,6 +165,10 @@ class P2HeadRank(P2Rank):
         delta = lax.cond(renewed, drawn, lambda: self.delta)
         return P2HeadRank(s, history, fit, self.hidden_0, delta)
 
+    def faded(self, share: float) -> P2HeadRank:
+        """Return the same network whose history weighs this share of what it did."""
+        return super().faded(share).recomputed()
+
     def recomputed(self) -> P2HeadRank:
         """Return the same with the bound of its curvature computed again, which holds for all features."""
         s, total = self.settings, self.history.total_weight

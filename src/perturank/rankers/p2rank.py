@@ -134,6 +134,17 @@ class P2LinRank(P2Rank):
         """The history, Σ w x xᵀ and u."""
         return self.history, self.gram, self.pull
 
+    def faded(self, share: float) -> P2LinRank:
+        """Return the same ensemble whose history, and the noise on it, weighs this share of what it did."""
+        faded = super().faded(share)
+        gram = None if self.gram is None else self.gram * share
+        return eqx.tree_at(
+            lambda ranker: (ranker.gram, ranker.pull),
+            faded,
+            (gram, self.pull * share**0.5),
+            is_leaf=lambda leaf: leaf is None,
+        )
+
     def newer_half(self, key: Key) -> tuple[History, Array | None, Array]:
         """Return these without what is forgotten; the noise of what stays is drawn anew."""
         s, history = self.settings, self.history.newer_half()

@@ -20,6 +20,7 @@ Mode = Literal["learn", "exploit", "shadow"]
 ShownMode = Literal["learn", "exploit", "shadow", "own", "imported", "test"]
 Chance = Literal["machine", "seeded"]
 Scaling = Literal["auto", "query", "none"]
+OnDrift = Literal["alarm", "forget", "challenger"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -87,6 +88,7 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     ubi: Ubi = Ubi()
     candidates: Share = 0.05  # of impressions whose candidates are all kept, to judge other rankers by
     keep_query: bool = False  # the log keeps the `query` of a list, as people have typed it; else a keyed digest of it
+    on_drift: OnDrift = "alarm"  # what is done, beside an alarm, when lists please people less than they did
 
 
 def _ranker_of_early_records() -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perturank.service.serving.models import BegunAnew
+from perturank.service.serving.models import BegunAnew, Drift
 from perturank.service.serving.overview import alarms
 
 WELL: dict[str, Any] = {
@@ -17,6 +17,7 @@ WELL: dict[str, Any] = {
     "lags": {"m": 1.0},
     "faults": {},
     "begun_anew": {"m": BegunAnew(0, 1, 2, 3)},  # long ago
+    "drifts": {"m": Drift(0, 40, 0.8, 0.6, "alarm")},
 }
 
 
@@ -37,6 +38,7 @@ def test_a_service_that_is_well_has_no_alarm() -> None:
         ({"lags": {"m": 31.0, "n": 2.0}}, "lag", "m"),
         ({"faults": {"n": "version 3 of 'n' is damaged"}}, "damaged version", "n"),
         ({"begun_anew": {"n": BegunAnew(time.time_ns() // 10**6, 1, 2, 3)}}, "begun anew", "n"),
+        ({"drifts": {"n": Drift(time.time_ns() // 10**6, 40, 0.8, 0.6, "forget")}}, "drift", "n"),
     ],
 )
 def test_each_thing_that_is_wrong_has_its_alarm(change: dict[str, object], name: str, model: str | None) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from perturank import storage
 from perturank.core import Ranker
+from perturank.drift import Watch
 from perturank.errors import BadInput
 from perturank.service.learner.state import Completed, OpenImpression, Recall, State
 from perturank.service.log import Log, snapshots
@@ -60,6 +61,7 @@ def pack(state: State, at: int = 0) -> bytes:
         waiting_from=state.needed_from,
         sources=[each and each.hex() for each in state.sources],
         votes=[(source.hex(), document) for source, document in state.votes],
+        watch=list(state.watch),
         **{name: getattr(state, name) for name in (*NUMBERS, *LATER)} | {"at": max(state.at, at)},
     )
     return zlib.compress(content, LEVEL)
@@ -117,6 +119,7 @@ def load(log: Log, model: str, recall: Recall, name: str) -> State | None:
             votes=deque(votes, LIMITS_AMONG),
             **{name: said[name] for name in NUMBERS},
             **{name: said.get(name, default) for name, default in LATER.items()},
+            watch=Watch(*said.get("watch", ())),
         )
         waits = msgspec.msgpack.decode(arrays[OPEN].tobytes(), type=Open)
     except (BadInput, KeyError, msgspec.DecodeError):

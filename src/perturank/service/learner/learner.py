@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from perturank.parts.standardised import Scale
-from perturank.service.learner import checkpoint
+from perturank.service.learner import checkpoint, drift
 from perturank.service.learner.influence import SourceLimits
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.retention import Housekeeper
@@ -29,6 +29,7 @@ from perturank.service.log.records import (
     Changed,
     Closed,
     Deleted,
+    Drifted,
     Erased,
     Feedback,
     Imported,
@@ -46,7 +47,7 @@ from perturank.service.settings import Retention
 
 STATE_EVERY = 5000  # impressions between two stored states; a restart learns at most so many again
 MOST_AT_ONCE = READ_AT_ONCE  # impressions of a model per step; a backlog takes several steps, each with a version
-DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported, Erased)
+DECISIVE = (Changed, Deleted, Batch, RolledBack, Imported, Erased, Drifted)
 TAKING = (Changed, Deleted, Erased)  # these change which impressions wait to be learned
 SETTING_SCALES = (*TAKING, RolledBack, Imported)  # these keep the scale as it is, or bring another
 
@@ -116,6 +117,8 @@ class Learner:
         if self._write_batches(holds):
             with self.progress.learning():
                 self.catch_up()
+        if self._write_drifts():
+            self.catch_up()
         n = self._n_learned - n_before
         for state in list(self.states.values()):
             if state.unpublished and not state.is_relearning:
@@ -148,7 +151,7 @@ class Learner:
 
     def _is_busy(self, state: State) -> bool:
         """Return whether a model has something to learn, to publish or to delete."""
-        is_learning = state.unpublished or bool(state.due(MOST_AT_ONCE)) or bool(state.scale_due)
+        is_learning = state.unpublished or bool(state.due(MOST_AT_ONCE)) or bool(state.scale_due) or state.has_drifted
         return is_learning or self._housekeeper.is_busy(state)
 
     def _write_scales(self, holds: Callable[[State], bool]) -> bool:
@@ -162,6 +165,20 @@ class Learner:
             for state, scale in scales:
                 if not any(_is_after(transaction.newest(state.model, kind), self.position) for kind in SETTING_SCALES):
                     transaction.append(state.model, scale)
+        return True
+
+    def _write_drifts(self) -> bool:
+        """Write the drifts that were found; return whether there was one."""
+        due = [state for state in self.states.values() if state.has_drifted]
+        if not due:
+            return False
+        with self.log.transaction() as transaction:
+            self._lead.check(transaction)
+            for state in due:
+                found = state.watch.fall
+                is_changed = any(_is_after(transaction.newest(state.model, kind), self.position) for kind in DECISIVE)
+                if state.spec is not None and found is not None and not is_changed:
+                    drift.write(transaction, state.model, state.spec, found)
         return True
 
     def _write_batches(self, holds: Callable[[State], bool] = lambda state: False) -> bool:

@@ -18,9 +18,10 @@ import msgspec
 import numpy as np
 
 from perturank.core import Ranker
+from perturank.drift import Watch
 from perturank.parts.past_lists import Memo
 from perturank.parts.standardised import Scale, Standardised
-from perturank.service.learner import update
+from perturank.service.learner import drift, update
 from perturank.service.log import snapshots
 from perturank.service.log.records import (
     Batch,
@@ -28,6 +29,7 @@ from perturank.service.log.records import (
     Closed,
     Compacted,
     Deleted,
+    Drifted,
     Erased,
     EventKey,
     Feedback,
@@ -44,7 +46,7 @@ from perturank.service.log.records import (
 )
 from perturank.service.log.refusals import Missing
 from perturank.service.log.spec import LIMITS_AMONG, Spec
-from perturank.wire.specification import CLICK, ShownMode
+from perturank.wire.specification import CLICK, OnDrift, ShownMode
 
 Vote = tuple[bytes, str]  # a source, sealed, and a document with which it did something
 READ_AT_ONCE = 16 * update.AT_ONCE  # impressions in memory while they are learned
@@ -265,6 +267,7 @@ class State:
     lacks_scale: bool = False  # a feature was added when the scale was final
     # Positions of changes, each with the layout of the features in the impressions before it (see `Spec.layout`).
     layouts: list[tuple[int, Sequence[int]]] = field(default_factory=list)
+    watch: Watch = Watch()  # of the lists' quality, since learning began or a drift was told
 
     def __post_init__(self) -> None:
         """Look up the versions to which later records roll back, so that they are kept and not rebuilt."""
@@ -296,6 +299,8 @@ class State:
                 self._keep_scale()
             case Scaled() as scaled:
                 self._rescale(scaled)
+            case Drifted(reaction=reaction):
+                self._react(reaction)
             case Compacted(at=at):
                 self.based, self.compacted = at, record.position
             case Snapshot() as snapshot:
@@ -333,7 +338,7 @@ class State:
         self.learned = self.batched = 0
         self.sources.clear()
         self.votes.clear()
-        self.unpublished = self.version > 0
+        self.watch, self.unpublished = Watch(), self.version > 0
 
     @property
     def is_relearning(self) -> bool:
@@ -374,7 +379,7 @@ class State:
         self.sources.clear()
         self.votes.clear()
         self.scaled, self.is_scale_final, self.shown_since, self.shown_first, self.taught = 0, False, 0, [], []
-        self.lacks_scale, self.layouts = False, []
+        self.lacks_scale, self.layouts, self.watch = False, [], Watch()
 
     def _instead_of(self, spec: Spec) -> Spec:
         if self.instead is None:
@@ -394,7 +399,14 @@ class State:
             del self.kept[done]
 
     def _turn(self, ranker: Ranker) -> None:
-        self.ranker, self.unpublished = ranker, True
+        """Go on with another ranker, whose lists may be worse without a drift."""
+        self.ranker, self.unpublished, self.watch = ranker, True, Watch()
+
+    def _react(self, reaction: OnDrift) -> None:
+        self.watch = Watch()
+        if reaction == "forget" and self.ranker is not None:
+            self._turn(drift.faded(self.ranker))
+            self._keep_scale()  # another one would be learned from all that was seen
 
     def _learn(self, batch: Batch) -> None:
         """Learn the impressions of a batch, in the order of their completion."""
@@ -405,7 +417,7 @@ class State:
         self._skip(skipped)
         if self.spec is None or self.ranker is None or not chosen:
             return
-        self.ranker = self._teach(self.ranker, chosen, self.learned)
+        self.ranker = self._teach(self.ranker, chosen, self.learned, watches=True)
         self.learned += len(chosen)
         if self.is_scale_open:
             self.taught.extend(chosen)
@@ -420,19 +432,29 @@ class State:
             skip = partial(msgspec.structs.replace, is_skipped=True)
             self.queue = deque(skip(each) if each.name in names else each for each in self.queue)
 
-    def _teach(self, ranker: Ranker, chosen: Sequence[Completed], learned: int) -> Ranker:
+    def _teach(self, ranker: Ranker, chosen: Sequence[Completed], learned: int, *, watches: bool = False) -> Ranker:
         """Return the ranker that has learned from these impressions; `learned` says how many came before."""
         assert self.spec is not None
         for start in range(0, len(chosen), READ_AT_ONCE):
+            some = chosen[start : start + READ_AT_ONCE]
+            rewarded = self._rewarded(some)
+            if watches:
+                first = [told for told, each in zip(rewarded, some, strict=True) if each.before is None]
+                self.watch = drift.watched(self.watch, (drift.signal(each.shown, each.worth) for each in first))
             ranker = update.learn_from(
                 ranker,
-                self._rewarded(chosen[start : start + READ_AT_ONCE]),
+                rewarded,
                 seed=self.spec.seed,
                 learned=learned + start,
                 places=self.spec.places,
                 own=self.instead is None,
             )
         return ranker
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether a drift was found that is not in the log yet."""
+        return self.watch.fall is not None
 
     @property
     def is_scale_open(self) -> bool:

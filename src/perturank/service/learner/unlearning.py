@@ -1,6 +1,6 @@
 """Unlearning a source: a model is learned anew from the records that are left, and earlier versions are withdrawn.
 
-Scales, batches and what the cap skipped are no part of what is left: the learner writes them anew, as one does that
+Scales, batches, drifts and what the limits skipped are no part of what is left: the learner writes them anew, as one does that
 begins with a log which never held the source. What an operator decided stays: changes, imports and roll-backs.
 """
 
@@ -18,6 +18,7 @@ from perturank.service.log.records import (
     Batch,
     Changed,
     Compacted,
+    Drifted,
     Erased,
     Imported,
     Pinned,
@@ -53,7 +54,7 @@ def remaining(log: Log, model: str, position: int, recall: Recall, instead: Spec
             case Imported():
                 state.queue = deque(each for each in state.queue if each.at > learned)
                 state.take(record)
-            case Snapshot() | RolledBack() | Scaled() | Compacted() | Erased():
+            case Snapshot() | RolledBack() | Scaled() | Drifted() | Compacted() | Erased():
                 continue
             case _:
                 if record.impression is None or record.impression not in gone:

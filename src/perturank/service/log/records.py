@@ -19,7 +19,7 @@ import numpy as np
 from perturank.service.log.refusals import NotKnown, Refused
 from perturank.service.log.spec import Spec
 from perturank.wire.live_tests import LiveTest
-from perturank.wire.specification import CLICK, ShownMode
+from perturank.wire.specification import CLICK, OnDrift, ShownMode
 
 LEVEL = 1  # of compression; more takes three times as long for a few percent
 CLOSE = 1e-6  # float32 cannot tell a logarithm from another nearer than this
@@ -235,6 +235,18 @@ class LiveTestStopped(msgspec.Struct, frozen=True, array_like=True, tag=16):
     promoted: str | None = None
 
 
+class Drifted(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    """People seem to want something else: the first click would stand lower in the best estimate's lists than before.
+
+    The reaction takes place here.
+    """
+
+    lists: int  # with a click, over which the mean has fallen
+    before: float  # mean reciprocal rank
+    after: float
+    reaction: OnDrift
+
+
 Entry = (
     Changed
     | Deleted
@@ -252,6 +264,7 @@ Entry = (
     | Settled
     | LiveTestChanged
     | LiveTestStopped
+    | Drifted
 )
 
 KINDS: dict[type, int] = {kind: number for number, kind in enumerate(get_args(Entry), start=1)}  # as tagged above

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from perturank.catalogue import published
-from perturank.core import START, Key, Query, Ranker, streams
+from perturank.core import START, Fades, Key, Query, Ranker, streams
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
 from perturank.parts.history_ranker import MemorySettings
@@ -29,6 +29,7 @@ from perturank.wire.specification import (
     Feature,
     Fields,
     Mode,
+    OnDrift,
     Scaling,
     SpecRecord,
     SpecRequest,
@@ -56,7 +57,7 @@ IN_A_SERVICE = {
 }
 LIMITS_AMONG = 1000  # the newest impressions, and votes, among which `cap` and `votes` limit those of one source
 DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
-CHOICES = {"mode": Mode, "on_error": OnError, "scaling": Scaling, "chance": Chance}
+CHOICES = {"mode": Mode, "on_error": OnError, "scaling": Scaling, "chance": Chance, "on_drift": OnDrift}
 SAME_SCALE = 1e-12  # relative: two numbers that a program computed in two ways
 
 
@@ -80,7 +81,9 @@ class Spec(SpecRecord, frozen=True):
 
     def start(self) -> Ranker:
         """Return the ranker that has learned nothing, the same one every time; models of equal specs share it."""
-        return _start_of(msgspec.msgpack.encode(msgspec.structs.replace(self, ubi=Ubi(), keep_query=False)))
+        return _start_of(
+            msgspec.msgpack.encode(msgspec.structs.replace(self, ubi=Ubi(), keep_query=False, on_drift="alarm"))
+        )
 
     @property
     def needs_own_lists(self) -> bool:
@@ -292,6 +295,8 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None, *, is_whole
     own = next((each.name for each in request.features or () if each.has_own_scale), None)
     if scaling == "query" and own is not None:
         raise Refused(f"feature {own!r} has a scale of its own", "scaling: query scales every feature within each list")
+    if request.on_drift == "forget" and not isinstance(published(ranker).kind, Fades):
+        raise Refused(f"{ranker} has no memory that could fade", "choose another `on_drift`: alarm or challenger")
     fields = {name: getattr(request, name) for name in Fields.__struct_fields__}
     chosen_too = {"settings": chosen.as_dict(), "scaling": scaling, "actions": ACTIONS | request.actions}
     spec = Spec(**fields | {"ranker": ranker} | chosen_too)

@@ -28,6 +28,7 @@ from perturank.service.log.records import (
     Changed,
     Compacted,
     Deleted,
+    Drifted,
     Erased,
     LiveTestChanged,
     LiveTestStopped,
@@ -42,6 +43,7 @@ from perturank.service.log.spec import Spec
 from perturank.service.serving.sampling import ListProgram, padded_length, sample_list
 from perturank.service.telemetry.logger import logger
 from perturank.wire.live_tests import LiveTest
+from perturank.wire.specification import OnDrift
 
 MOST_QUERIES = 25  # remembered of one model
 SECONDS_REMEMBERED = 3600.0
@@ -78,6 +80,16 @@ class Unlearning(NamedTuple):
     learned: int  # impressions
 
 
+class Drift(NamedTuple):
+    """When a model's lists were found to please people less than before, and by how much."""
+
+    at: int  # milliseconds since 1970
+    lists: int
+    before: float
+    after: float
+    reaction: OnDrift
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """One model as it is served."""
@@ -92,6 +104,7 @@ class LoadedModel:
     published_at: dict[int, int] = field(default_factory=dict)  # milliseconds since 1970
     fault: str | None = None
     begun_anew: BegunAnew | None = None
+    drift: Drift | None = None  # the last one
     changed: int = 0  # position of the record with this spec
     unlearning: Unlearning | None = None
     lent: LentVersion | None = None  # it is served, and is none of `published`
@@ -248,7 +261,7 @@ class LoadedModels:
     def _load(self) -> None:
         """Apply the log as it stands; of the versions, which may be millions, only the newest."""
         end = self._log.tail()
-        kinds = (Changed, Deleted, Pinned, RolledBack, Erased, Compacted, LiveTestChanged, LiveTestStopped)
+        kinds = (Changed, Deleted, Pinned, RolledBack, Erased, Compacted, LiveTestChanged, LiveTestStopped, Drifted)
         for record in self._log.control_records(kinds=kinds):
             if record.position <= end:
                 self._apply(record)
@@ -298,6 +311,9 @@ class LoadedModels:
                 self._models[record.model] = _add_version(
                     loaded, PublishedVersion(record.position, record.at, snapshot)
                 )
+            case Drifted(lists=lists, before=before, after=after, reaction=reaction) if loaded is not None:
+                found = Drift(record.at, lists, before, after, reaction)
+                self._models[record.model] = replace(loaded, drift=found)
             case Pinned(version=version) if loaded is not None:
                 self._models[record.model] = replace(loaded, pinned=version)
             case LiveTestChanged(spec=test):

@@ -22,9 +22,10 @@ from perturank.service.log.counters import (
     by_hour,
 )
 from perturank.service.log.refusals import Refused
-from perturank.service.serving.models import BegunAnew, LoadedModel
+from perturank.service.serving.models import BegunAnew, Drift, LoadedModel
 from perturank.service.serving.service import Service
 from perturank.service.telemetry.prometheus import Metrics, Traffic
+from perturank.wire.specification import OnDrift
 
 SECONDS_KEPT = 0.9  # the overview is read at most once a second, for all readers
 MINUTES_TOLD = 3  # of the model that is looked at; `history` has those before them
@@ -37,6 +38,12 @@ SPANS = {
 LONGEST_LAG = 30.0  # seconds
 LEAST_ROOM = 200_000_000  # bytes
 ANEW_SINCE = 86_400.0  # seconds for which it is told that a model has begun anew
+DRIFT_SINCE = 86_400.0  # seconds for which a drift is told
+REMEDIES: dict[OnDrift, str] = {
+    "alarm": 'See what has changed; `"on_drift": "forget"` lets the model react by itself.',
+    "forget": "The model gives what it had seen before a tenth of its weight, and explores more.",
+    "challenger": "A fresh model stands beside it: show lists of the live test, and promote the winner.",
+}
 FULL_SINCE = 30.0  # seconds for which the alarm of a full log stays
 
 
@@ -142,6 +149,7 @@ class Overview:
             lags={each.name: lags[each.name] for each in loaded if each.spec.batch is None},
             faults={each.name: each.fault for each in loaded if each.fault is not None},
             begun_anew={each.name: each.begun_anew for each in loaded if each.begun_anew is not None},
+            drifts={each.name: each.drift for each in loaded if each.drift is not None},
             failing=self.failing(),
         )
         found = list(wrong)
@@ -199,6 +207,7 @@ def _about(loaded: LoadedModel, lag: float) -> dict[str, Any]:
         "newest": newest,
         "pinned": loaded.pinned,
         "begun_anew": None if loaded.begun_anew is None else loaded.begun_anew._asdict(),
+        "drift": None if loaded.drift is None else loaded.drift._asdict(),
         "learned": loaded.published[newest].learned if newest else 0,
         "published_at": loaded.served_at,
         "newest_at": loaded.published_at.get(newest),
@@ -240,6 +249,7 @@ def alarms(
     lags: Mapping[str, float],
     faults: Mapping[str, str],
     begun_anew: Mapping[str, BegunAnew],
+    drifts: Mapping[str, Drift],
 ) -> Iterator[Alarm]:
     """Yield everything that is wrong."""
     if is_led is None:
@@ -268,6 +278,13 @@ def alarms(
             says = f"It has begun to learn anew: version {before.version} had learned {before.learned} impressions."
             remedy = f'To go back: POST /v1/models/{model}/restore {{"generation": {before.generation}}}.'
             yield Alarm("begun anew", says, remedy, model)
+    for model, drift in drifts.items():
+        if time.time() * 1000 - drift.at < DRIFT_SINCE * 1000:
+            says = (
+                f"People seem to want something else: over {drift.lists} lists the reciprocal rank of the first click "
+                f"is {drift.after:.2f}, and was {drift.before:.2f}."
+            )
+            yield Alarm("drift", says, REMEDIES[drift.reaction], model)
 
 
 def _sentence(text: str) -> str:
