@@ -192,6 +192,7 @@ def test_every_setting_of_a_service_is_a_flag_but_for_the_limits_on_requests() -
     settings = {name: value for name, value in ServeSettings().as_dict().items() if name not in NO_FLAGS}
     helped = run("serve", "--help").stdout
     assert "[serve]" in helped  # which Rich takes for markup unless it is escaped
+    assert "pip install 'perturank[service]'" in helped
     flags = set(re.findall(r"--[a-z-]+", helped))
     assert {f"--{name.replace('_', '-')}" for name in settings} == flags - {"--settings", "--show-settings", "--help"}
     others = {"host": "h", "log": "l", "learner": "none", "keep": "1d", "keys": "k", "port": 1, "keep_impressions": 7}

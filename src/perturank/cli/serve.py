@@ -33,7 +33,10 @@ def serve(
     file: File = None,
     show_settings: Annotated[bool, typer.Option("--show-settings", help="Print the settings and stop.")] = False,
 ) -> None:
-    """Rank over HTTP and learn from the clicks. Every setting is also PERTURANK_NAME, or in a TOML file."""
+    r"""Rank over HTTP and learn from the clicks. Every setting is also PERTURANK_NAME, or in a TOML file.
+
+    It needs: pip install 'perturank\[service]'
+    """
     machine.pin_threads(1)
     flags = {
         "host": host,

@@ -49,9 +49,11 @@ def test_a_body_that_is_no_request_is_refused_with_the_reason(http: TestClient) 
     [
         (b'{"documents": [], "mode": "guess"}', "one of learn, exploit, shadow"),
         (b'{"documents": [], "on_error": "guess"}', "one of refuse, skip"),
+        (b'{"documents": [{"id": "a", "features": [NaN]}]}', "send null where a number is missing"),
+        (b'{"documents": [{"id": "a", "features": {"x": -Infinity}}]}', "send null where a number is missing"),
     ],
 )
-def test_a_mode_that_does_not_exist_is_answered_with_those_that_do(body: bytes, says: str) -> None:
+def test_a_value_that_cannot_be_is_answered_with_those_that_can(body: bytes, says: str) -> None:
     with pytest.raises(Refused) as refused:
         decoded(body, Rank, False)
     assert says in refused.value.remedy

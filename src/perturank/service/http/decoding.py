@@ -26,6 +26,7 @@ JSON = "application/json"
 BINARY = "application/msgpack"
 BINARY_NAMES = (BINARY, "application/x-msgpack")
 FILE = "application/vnd.safetensors"
+NO_NUMBER = "JSON has no NaN and no Infinity: send null where a number is missing"
 LARGE = 262_144  # bytes; a larger body is decoded in another thread, so that other requests need not wait
 
 
@@ -74,7 +75,14 @@ def decoded(body: bytes, kind: type[T], binary: bool) -> T:
         bad = _bad_features(_found(body, binary, str(error)))
         if bad is not None:
             raise Refused(*bad) from None
-        raise Refused("the body cannot be understood", with_choices(str(error))) from None
+        remedy = NO_NUMBER if not binary and _is_no_number(body, str(error)) else with_choices(str(error))
+        raise Refused("the body cannot be understood", remedy) from None
+
+
+def _is_no_number(body: bytes, error: str) -> bool:
+    """Return whether msgspec complains of a word that some programs write and JSON does not have."""
+    where = re.search(r"malformed.*\(byte (\d+)\)", error)
+    return where is not None and body.startswith((b"NaN", b"Infinity", b"nan", b"inf"), int(where[1]))
 
 
 def _found(body: bytes, binary: bool, error: str) -> Any:
