@@ -1,7 +1,9 @@
-"""The pictures of the pages, from a real run: `python docs/screenshots.py` writes play, dashboard and inspector.png.
+"""The pictures of the pages, from real runs: `python docs/screenshots.py` writes all, or those of the runs it is given.
 
-`perturank play` in a process of its own, 2,000 simulated searches at ten a second, PDGD beside for the last 700; the
-dashboard while they come, the game after a click that moved a document. It takes four minutes.
+`play` writes play, dashboard and inspector.png: `perturank play` in a process of its own, 2,000 simulated searches at
+ten a second, PDGD beside for the last 700; the dashboard while they come, the game after a click that moved a document.
+It takes four minutes. `evidence` writes shadow and live-test.png: the shop of `make bench-shop`, seven minutes in
+shadow mode and two in a live test.
 """
 
 from __future__ import annotations
@@ -11,11 +13,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import numpy as np
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from benchmarks.shop import FEATURES, PLACES, Customers, Shop
+from perturank import Client
 
 IMAGES = Path(__file__).parent / "images"
 SEARCHES, RATE, BESIDE_FROM = 2000, 10, 1300
@@ -42,25 +52,100 @@ INSPECTED = 1000  # pixels: the graph goes on below
 MINUTES = 8 * 60_000
 
 
+SHOP_SEED, SHOP_RATE = 11, 8  # searches a second
+SHADOW_SECONDS, TEST_SECONDS = 420, 120
+
+
 def main() -> None:
-    """Play, and take the pictures."""
-    command = [sys.executable, "-c", "from perturank.cli import main; main()", "play", "--port", "0"]
-    options = ["--simulate", str(SEARCHES), "--rate", str(RATE)]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as game:
-        assert game.stdout is not None
-        found = re.search(r"http://[^/\s]+", game.stdout.readline())
+    """Take the pictures of the runs that are named, or of all."""
+    expect.set_options(timeout=MINUTES)
+    for run in sys.argv[1:] or ["play", "evidence"]:
+        {"play": play, "evidence": evidence}[run]()
+
+
+@contextmanager
+def started(*words: str) -> Iterator[str]:
+    """Run a command of perturank beside the block, and give its address."""
+    command = [sys.executable, "-c", "from perturank.cli import main; main()", *words, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://[^/\s]+", process.stdout.readline())
         assert found is not None
         try:
-            take(found.group())
+            yield found.group()
         finally:
-            game.terminate()
+            process.terminate()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Run the system's browser beside the block."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def play() -> None:
+    """Play, and take the pictures."""
+    with started("play", "--simulate", str(SEARCHES), "--rate", str(RATE)) as address:
+        take(address)
+
+
+def evidence() -> None:
+    """Listen in shadow mode, test, and take the pictures."""
+    with tempfile.TemporaryDirectory() as folder, started("serve", "--log", f"sqlite:///{folder}/shop.db") as address:
+        client = Client(address, timeout=120, patience=120)
+        client.put_model(
+            "shop", n_features=len(FEATURES), features=[{"name": name} for name in FEATURES], places=PLACES, settle=0
+        )
+        customers = ShopTraffic(client)
+        customers.search(SHADOW_SECONDS, mode="shadow")
+        with chromium() as browser:
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.goto(f"{address}/?model=shop")
+            expect(page.locator(".shadow polyline").first).to_be_attached()
+            keep("shadow", page.locator(".shadow").screenshot())
+        client.put_test("shop-beside-today", ["shop", "own"], learns="all", window=2)
+        customers.search(TEST_SECONDS, test="shop-beside-today")
+        with chromium() as browser:
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.goto(f"{address}/tests")
+            expect(page.locator(".standing polyline").first).to_be_attached()
+            keep("live-test", page.screenshot(full_page=True))
+
+
+class ShopTraffic:
+    """Customers of the shop, one after the other."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.shop, self.turn = client, Shop.of(SHOP_SEED), 0
+        self.customers = Customers.of(self.shop, SHOP_SEED, 100_000)
+
+    def search(self, seconds: float, **how: str) -> None:
+        """Search for so long."""
+        end = time.monotonic() + seconds
+        where = {"test": how["test"]} if "test" in how else {"model": "shop"}
+        while time.monotonic() < end:
+            query = int(self.customers.queries[self.turn])
+            shown = self.client.rank(self.documents(query), source=str(self.turn), **how | where)  # type: ignore[arg-type]
+            order = np.array([int(each) for each in shown.ids])
+            clicked = self.customers.clicks(self.turn, self.shop.grades[query], order)
+            clicks = [shown.ids[place] for place in np.flatnonzero(clicked)]
+            self.client.feedback(shown.impression, clicks, final=True, **where)
+            self.turn += 1
+            time.sleep(1 / SHOP_RATE)
+
+    def documents(self, query: int) -> list[dict[str, object]]:
+        """Return the candidates of a query as they are sent."""
+        rows = zip(self.shop.features[query].tolist(), self.shop.engine[query].tolist(), strict=True)
+        named = [(dict(zip(FEATURES, row, strict=True)), score) for row, score in rows]
+        return [{"id": str(i), "features": row, "prior": score} for i, (row, score) in enumerate(named)]
 
 
 def take(address: str) -> None:
     """Take every picture of a game that has just begun."""
-    expect.set_options(timeout=MINUTES)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 1040})
         page.goto(f"{address}/play")
         until(page, BESIDE_FROM)
@@ -73,7 +158,6 @@ def take(address: str) -> None:
         moved(page)
         page.evaluate("scrollTo(0, 0)")
         keep("play", page.screenshot())
-        browser.close()
 
 
 def until(page: Page, searches: int) -> None:
