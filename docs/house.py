@@ -137,7 +137,7 @@ SERVICE = Column((
     room("play, remote_simulation", "people and simulated users", "service", "play/", "remote_simulation"),
     Room("service", "ranks, logs, and learns in a process of its own", "ground", inner=ROOMS),
 ))  # fmt: skip
-MEASURES = "metrics", "measures", "orders", "significance", "theory", "anytime", "interleaving"
+MEASURES = "metrics", "measures", "orders", "significance", "theory", "anytime", "interleaving", "drift"
 ALGORITHMS = Row((
     (8, room("rankers", "one file for each algorithm", "library")),
     (4, room("clicks", "simulated users", "library")),

@@ -623,6 +623,7 @@ export interface SpecRecord {
   ubi?: Ubi;
   candidates?: number;
   keep_query?: boolean;
+  on_drift?: "alarm" | "challenger" | "forget";
   ranker?: string;
   scaling?: "auto" | "none" | "query";
   actions?: Record<string, number>;
@@ -650,6 +651,7 @@ export interface SpecRequest {
   ubi?: Ubi;
   candidates?: number;
   keep_query?: boolean;
+  on_drift?: "alarm" | "challenger" | "forget";
   ranker?: string;
   scaling?: "auto" | "none" | "query";
   actions?: Record<string, number>;
