@@ -231,6 +231,31 @@ def test_versions_that_learned_from_it_are_withdrawn_and_others_stay(either: Log
     assert rebuild(either, "m").differs is None
 
 
+def test_learning_begins_again_at_an_imported_file_as_often_as_need_be(log: Log, other: Log) -> None:
+    learners = []
+    for each, without in ((log, ""), (other, ALICE)):
+        created(each, **KIND)
+        learners.append(Learner(each))
+        live(each, range(2), learners[-1], without=without)
+    ranker = learners[1].states["m"].ranker
+    assert ranker is not None
+    file = changes.read_ranker_file("m", spec(**KIND), snapshots.file_bytes(ranker, "m", 1))
+    for each, learner, without in zip((log, other), learners, ("", ALICE), strict=True):
+        with each.transaction() as transaction:
+            changes.import_ranker(each, transaction, "m", file)
+        live(each, range(2, 4), learner, without=without)
+    for source in (ALICE, "carol"):  # the file is needed again, though there is a base behind it
+        for each, learner in zip((log, other), learners, strict=True):
+            retention.request_erasure(each, source, unlearn=True)
+            tidied(learner)
+        assert bits(learners[0]) == bits(learners[1])
+        assert learners[0].states["m"].learned > 0
+    with log.transaction() as transaction:
+        transaction.remove(file.blob)
+    with pytest.raises(Contradiction, match=r"the file imported at position \d+ is not stored"):
+        retention.request_erasure(log, "bob", unlearn=True)
+
+
 def test_asked_twice_it_does_nothing_more(log: Log) -> None:
     created(log, **KIND)
     learner = Learner(log)
