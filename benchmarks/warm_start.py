@@ -168,7 +168,8 @@ def quality_of(ranker: Ranker, data: Dataset) -> float:
 def followed(ranker: Ranker, fold: Fold, user: str, seed: int, rounds: tuple[int, ...]) -> dict[str, list[float]]:
     """Return NDCG@10 on the validation and on the test queries after so many rounds each."""
     world = World(Shelf.of(fold.train, TOP), clicks.user(user, fold.n_grades), streams(seed), TOP)
-    done, found = 0, {"validation": [], "test": []}
+    found: dict[str, list[float]] = {"validation": [], "test": []}
+    done = 0
     ranker = jax.tree.map(lambda leaf: jnp.copy(leaf) if eqx.is_array(leaf) else leaf, ranker)  # chunks use it up
     for stop in rounds:
         while done < stop:

@@ -108,7 +108,7 @@ def distil(
     worth = (below + upto) / (2 * len(given))  # ties stand at the middle of their places
     pupil = ranker.pupil() if isinstance(ranker, Teachable) else ranker
     weight = (WEIGHT if trust is None or isinstance(ranker, Teachable) else trust) / (n_lists * passes)
-    learned: R = _shown(pupil, rows, worth * weight, lengths, prior, n_lists, passes, places, seed)  # type: ignore[type-var]
+    learned: R = _shown(pupil, rows, worth * weight, lengths, prior, n_lists, passes, places, seed)
     return ranker.taught(learned, trust) if isinstance(ranker, Teachable) else learned
 
 

@@ -19,7 +19,7 @@ class Pull(NamedTuple):
 
     strength: Array
     taught: Array | None = None
-    l2_taught: Array | float | None = None
+    l2_taught: Array | float = 1.0
 
     def gradient(self, v: Array) -> Array:
         """Return the pull on v, with the best s: Λ(v - s v₀); [D]."""

@@ -201,7 +201,8 @@ class P2HeadRank(P2Rank):
     def _pull(self, history: History, total: Array) -> Pull:
         """Return the pull on the last layer."""
         s = self.settings
-        return Pull(_repeated(s, history, total) * _pulls(s, self.n_features), self.last_0, s.l2_taught)
+        strength = _repeated(s, history, total) * _pulls(s, self.n_features)
+        return Pull(strength) if s.l2_taught is None else Pull(strength, self.last_0, s.l2_taught)
 
     def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array, weights: Array | None) -> Fit:
         """Return the fit after a step: Adam's on the hidden layers, Newton steps in the last one and the residuals."""
