@@ -1,8 +1,8 @@
 """How well a ranker does that begins with a teacher: before the first click, and how fast clicks overrule it.
 
 `python -m benchmarks.warm_start --data FOLDER` takes MQ2008, trains LightGBM on half of the labels of each fold's
-training queries, and follows six arms through simulated users. Every run is a line of JSON: NDCG@10 on the test queries
-after so many rounds, and that of the teacher. `--summarise FILE …` makes a table of such lines.
+training queries, and follows each arm through simulated users. Every run is a line of JSON: NDCG@10 on the validation
+and on the test queries after so many rounds, and that of the teacher. `--summarise FILE …` makes a table of such lines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perturank import catalogue, clicks, datasets, metrics
+from perturank import catalogue, clicks, datasets, machine, metrics
 from perturank.core import Array, Interaction, Key, Query, Ranker, Ranking, streams, with_room
 from perturank.datasets import Dataset, Fold
 from perturank.parts.standardised import Scale, Standardised, standardised
@@ -30,7 +30,9 @@ RANKER = "p2headrank"
 USERS = ("perfect", "navigational", "informational")
 ROUNDS = (0, 100, 1000, 5000, 10_000)
 TOP = 10
-ARMS = ("cold", "distilled", "prior", "labels", "reversed, distilled", "reversed, prior")
+L2_TAUGHT = 10.0
+RIVAL = "pdgd-linear"
+ARMS = ("cold", RIVAL, "distilled", "prior", "labels", "reversed, distilled", "reversed, prior")
 
 
 class PriorInLastColumn(eqx.Module):
@@ -110,18 +112,22 @@ def with_column(data: Dataset, column: np.ndarray) -> Dataset:
 
 def arms(
     fold: Fold, seed: int, wanted: tuple[str, ...], options: dict[str, Any]
-) -> Iterator[tuple[str, Ranker, Fold, float]]:
-    """Yield each arm's ranker, the data that it sees, and the teacher's quality."""
+) -> Iterator[tuple[str, Ranker, Fold, dict[str, float]]]:
+    """Yield each arm's ranker, the data that it sees, and the teacher's quality on each part."""
     model, half = teacher_of(fold.train, seed)
     scores = {part: model.predict(np.asarray(data.features)) for part, data in fold.splits.items()}
-    quality = ndcg(scores["test"], fold.test)
+    quality = {part: ndcg(found, fold.splits[part]) for part, found in scores.items()}
     entry = catalogue.published(RANKER)
-    new = entry.make(fold.n_features, streams(seed)[4])
+    # Without a teacher this setting changes nothing; with it all arms share their compiled programs.
+    settings = entry.settings.changed(l2_taught=options.get("trust", L2_TAUGHT))
+    new = entry.make(fold.n_features, streams(seed)[4], settings)
     train = fold.train
     for arm in wanted:
         sign = -1 if arm.startswith("reversed") else 1
         if arm == "cold":
             yield arm, new, fold, quality
+        elif arm == RIVAL:
+            yield arm, catalogue.published(RIVAL).make(fold.n_features, streams(seed)[4]), fold, quality
         elif arm.endswith("distilled"):
             taught = distil(new, train.features, sign * scores["train"], train.lengths, seed=seed, **options)
             yield arm, taught, fold, quality
@@ -159,30 +165,34 @@ def quality_of(ranker: Ranker, data: Dataset) -> float:
     return ndcg(found, data)
 
 
-def followed(ranker: Ranker, fold: Fold, user: str, seed: int, rounds: tuple[int, ...]) -> list[float]:
-    """Return NDCG@10 on the test queries after so many rounds each."""
+def followed(ranker: Ranker, fold: Fold, user: str, seed: int, rounds: tuple[int, ...]) -> dict[str, list[float]]:
+    """Return NDCG@10 on the validation and on the test queries after so many rounds each."""
     world = World(Shelf.of(fold.train, TOP), clicks.user(user, fold.n_grades), streams(seed), TOP)
-    done, found = 0, []
+    found: dict[str, list[float]] = {"validation": [], "test": []}
+    done = 0
     ranker = jax.tree.map(lambda leaf: jnp.copy(leaf) if eqx.is_array(leaf) else leaf, ranker)  # chunks use it up
     for stop in rounds:
         while done < stop:
             n = min(1000, stop - done)
             ranker = rounds_done(world, with_room(ranker, 1000, TOP), done, n)[0]
             done += n
-        found.append(quality_of(ranker, fold.test))
+        for part, qualities in found.items():
+            qualities.append(quality_of(ranker, fold.splits[part]))
     return found
 
 
-def table(runs: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the rows of a Markdown table: the mean of each arm less its teacher, and the worst fold."""
-    for arm in ARMS:
+def table(runs: list[dict[str, Any]], part: str) -> Iterator[str]:
+    """Yield the rows of a Markdown table: the mean of each arm less its teacher, and the mean of the worst fold."""
+    for arm, options in sorted({(each["arm"], each["options"]) for each in runs}, key=lambda a: (ARMS.index(a[0]), a)):
         for user in USERS:
-            found = [each for each in runs if (each["arm"], each["user"]) == (arm, user)]
+            found = [each for each in runs if (each["arm"], each["options"], each["user"]) == (arm, options, user)]
+            less: dict[int, list[np.ndarray]] = {}
+            for each in found:
+                less.setdefault(each["fold"], []).append(np.array(each["ndcg"][part]) - each["teacher"][part])
             if found:
-                n = min(len(each["ndcg"]) for each in found)
-                less = np.array([np.array(each["ndcg"][:n]) - each["teacher"] for each in found])
-                cells = [f"{mean:+.3f} ({worst:+.3f})" for mean, worst in zip(less.mean(0), less.min(0), strict=True)]
-                yield f"| {arm} | {user} | {len(found)} | {' | '.join(cells)} |"
+                folds = np.array([np.mean(of_seeds, 0) for of_seeds in less.values()])
+                cells = [f"{mean:+.3f} ({worst:+.3f})" for mean, worst in zip(folds.mean(0), folds.min(0), strict=True)]
+                yield f"| {arm} {options} | {user} | {len(found)} | {' | '.join(cells)} |".replace(" {}", "")
 
 
 def main() -> None:
@@ -195,11 +205,14 @@ def main() -> None:
     parser.add_argument("--users", default=",".join(USERS))
     parser.add_argument("--arms", default=";".join(ARMS))
     parser.add_argument("--rounds", default=",".join(map(str, ROUNDS)))
-    parser.add_argument("--options", default="{}")
+    parser.add_argument("--options", default="{}", help="of distil, as JSON")
+    parser.add_argument("--part", default="test", help="validation, or test: what is summarised")
     asked = parser.parse_args()
     if asked.summarise:
-        print("\n".join(table([json.loads(line) for file in asked.summarise for line in file.open()])))
+        print("\n".join(table([json.loads(line) for file in asked.summarise for line in file.open()], asked.part)))
         return
+    machine.pin_threads()
+    machine.keep_compiled_programs()
     rounds = tuple(map(int, asked.rounds.split(",")))
     for number in map(int, asked.folds.split(",")):
         fold = datasets.load(asked.data, number)
@@ -207,7 +220,8 @@ def main() -> None:
             for arm, ranker, data, quality in arms(fold, seed, tuple(asked.arms.split(";")), json.loads(asked.options)):
                 for user in asked.users.split(","):
                     found = followed(ranker, data, user, seed, rounds)
-                    run = {"arm": arm, "user": user, "fold": number, "seed": seed, "teacher": quality}
+                    told = asked.options if arm.endswith("distilled") else "{}"
+                    run = {"arm": arm, "options": told, "user": user, "fold": number, "seed": seed, "teacher": quality}
                     print(json.dumps(run | {"rounds": rounds, "ndcg": found}), flush=True)
 
 

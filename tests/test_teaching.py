@@ -16,12 +16,16 @@ import perturank as pr
 from perturank import teachers
 from perturank.cli import app
 from perturank.measures import Measure
+from perturank.parts.standardised import Scale
 from perturank.service.http.app import application
 from perturank.service.learner.learner import Learner
+from perturank.service.log.changes import read_ranker_file
+from perturank.service.log.spec import checked_spec
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.teaching import distil, learn_labels
+from perturank.wire.specification import SpecRequest
 
 D = 3
 
@@ -46,6 +50,32 @@ def test_labels_and_teachers_teach_the_order_and_a_reversed_teacher_its_reverse(
     assert quality(learn_labels(new, x, y, group)) > 0.95
     assert quality(distil(new, x, lambda rows: 100 * rows[:, 0] - 7, group)) > 0.95
     assert quality(distil(new, x, -x[:, 0], group)) < 0.7
+
+
+def test_a_taught_ranker_begins_without_lessons_and_clicks_overrule_a_wrong_teacher() -> None:
+    new: Any = pr.make("p2headrank", D, widths=(8,), budget=64, l2_taught=10)
+    x, y, group = documents()
+    right, wrong = (distil(new, x, sign * x[:, 0], group) for sign in (1, -1))
+    assert quality(right) > 0.95
+    assert quality(wrong) < 0.7
+    assert int(right.history.n_pairs) == 0
+    cold, kept, turned = (
+        quality(learn_labels(each, x, y, group, n_lists=100, trust=20)) for each in (new, right, wrong)
+    )
+    assert min(kept, turned) > cold - 0.02
+    with pytest.raises(pr.BadInput, match="has learned already"):
+        distil(learn_labels(new, x, y, group, n_lists=100, trust=20), x, x[:, 0], group)
+
+
+def test_a_taught_ranker_fits_a_new_model_of_the_service(tmp_path: Path) -> None:
+    spec = checked_spec(SpecRequest(n_features=D, settings={"widths": [8], "budget": 64}))
+    x, _, group = documents()
+    start: Any = spec.start()
+    scaled = start.with_unknown_scale(Scale.of(np.column_stack([x, np.zeros(len(x))])))
+    pr.save(distil(scaled, x, x[:, 0], group), tmp_path / "shop.safetensors")
+    file = read_ranker_file("shop", spec, (tmp_path / "shop.safetensors").read_bytes())
+    assert file.content
+    assert quality(pr.load(tmp_path / "shop.safetensors")) > 0.95
 
 
 def test_teaching_is_the_same_every_time_and_nothing_to_tell_changes_nothing() -> None:
@@ -90,7 +120,8 @@ def saved(kind: str, folder: Path) -> tuple[Path, np.ndarray]:
         return folder / "teacher.json", model.predict(x)
     import catboost
 
-    model = catboost.CatBoost({"iterations": 20, "loss_function": "RMSE", "logging_level": "Silent", "thread_count": 1})
+    quiet = {"logging_level": "Silent", "allow_writing_files": False}  # it would leave the folder catboost_info here
+    model = catboost.CatBoost({"iterations": 20, "loss_function": "RMSE", "thread_count": 1} | quiet)
     model.fit(x, y)
     model.save_model(str(folder / "teacher.cbm"))
     return folder / "teacher.cbm", model.predict(x)

@@ -416,6 +416,17 @@ class OffPolicy(Protocol):
 
 
 @runtime_checkable
+class Teachable(Protocol):
+    """A ranker that can begin with what a teacher taught, and lets clicks decide how far to follow it."""
+
+    def pupil(self) -> Self:
+        """Return the ranker that is taught."""
+
+    def taught(self, pupil: Self, trust: float | None) -> Self:
+        """Return this ranker with what its pupil has learned as its start; `trust` says how hard it is to overrule."""
+
+
+@runtime_checkable
 class Recomputes(Protocol):
     """A ranker that keeps what follows from its other arrays, which is computed again when features were added."""
 

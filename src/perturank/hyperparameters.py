@@ -33,6 +33,7 @@ NEWER = {
     "scorer": "network",
     "bias": False,
     "l2_document": None,
+    "l2_taught": None,
 }  # fields that stored runs lack, and what they stand for there
 WIDTHS = Limit(lambda v: len(v) >= 1 and all(w >= 1 for w in v), "must be one or more widths of 1 or more")
 

@@ -3,6 +3,9 @@
 A labelled query is shown in random lists. Every document of a list is looked at, and is worth what its label says. So a
 label teaches as clicks do: each pair of documents of different worth is a preference, as heavy as the difference. All
 rankers that can learn from lists of others learn in this way, and clicks can overrule it later.
+
+A ranker that is `Teachable` forgets a teacher's lists, and keeps the weights that they led to. It is pulled towards
+these as far as clicks confirm them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from perturank.core import (
     Query,
     Ranker,
     Rewards,
+    Teachable,
     check_room,
     identities,
     with_room,
@@ -40,7 +44,7 @@ TOGETHER = 16  # lists, with one call of a compiled program
 GROWTH = 1024  # lists for which room is made at once: another size of a history is another program
 LISTS = 100  # that a teacher shows
 PASSES = 10
-TRUST = 30.0  # lists of clicks that a teacher is worth, all in all
+WEIGHT = 30.0  # lists of clicks that a teacher's lists count as, all in all
 
 
 def learn_labels(
@@ -82,14 +86,16 @@ def distil(
     prior: ArrayLike | None = None,
     n_lists: int = LISTS,
     passes: int = PASSES,
-    trust: float = TRUST,
+    trust: float | None = None,
     places: int = PLACES,
     seed: int = 0,
 ) -> R:
     """Return the ranker that has learned a teacher's scores [n], or those that a function gives to the rows [n, d].
 
     A document is worth the share of all documents that the teacher scores lower: units of its scores do not matter.
-    All lists together count as `trust` lists of clicks.
+    `trust` says how hard the teacher is to overrule. For a ranker that is `Teachable`, as p2headrank is, it is a
+    setting of the ranker, `l2_taught`. For others it is the number of lists of clicks that all lists of the teacher
+    count as, by default WEIGHT.
     """
     rows = np.asarray(features, np.float32)
     given = np.asarray(scores(rows) if callable(scores) else scores, np.float64)
@@ -100,8 +106,10 @@ def distil(
     ordered = np.sort(given)
     below, upto = np.searchsorted(ordered, given, "left"), np.searchsorted(ordered, given, "right")
     worth = (below + upto) / (2 * len(given))  # ties stand at the middle of their places
-    weight = trust / (n_lists * passes)
-    return _shown(ranker, rows, worth * weight, lengths, prior, n_lists, passes, places, seed)
+    pupil = ranker.pupil() if isinstance(ranker, Teachable) else ranker
+    weight = (WEIGHT if trust is None or isinstance(ranker, Teachable) else trust) / (n_lists * passes)
+    learned: R = _shown(pupil, rows, worth * weight, lengths, prior, n_lists, passes, places, seed)
+    return ranker.taught(learned, trust) if isinstance(ranker, Teachable) else learned
 
 
 def _checked(ranker: Ranker, features: ArrayLike, worth: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -35,6 +35,7 @@ from perturank.core import (
     Ranker,
     Ranking,
     Remembers,
+    Teachable,
 )
 from perturank.errors import BadInput
 from perturank.hyperparameters import Settings
@@ -286,6 +287,14 @@ class _OffPolicy(Standardised):
         return self.ranker.memo_of(self.standardise(shown))
 
 
+class _Teachable(Standardised):
+    def pupil(self) -> Self:
+        return self._with(self.ranker.pupil())
+
+    def taught(self, pupil: Self, trust: float | None) -> Self:
+        return self._with(self.ranker.taught(pupil.ranker, trust))
+
+
 class _HasLayers(Standardised):
     def layers(self) -> Layers:
         """Return the score as layers of the standardised columns [d + 1]; the prior's strength is among them."""
@@ -311,6 +320,7 @@ ABILITIES: tuple[tuple[Any, type[Standardised]], ...] = (
     (Fades, _Fades),
     (FitsBatches, _FitsBatches),
     (OffPolicy, _OffPolicy),
+    (Teachable, _Teachable),
     (LinearWidths, _HasWidths),
     (LayerWise, _HasLayers),
 )

@@ -7,7 +7,7 @@ alg:model would perturb it (`parts.perturbed_layer`): the spread shrinks as clic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +19,7 @@ import optax
 from jax import lax
 
 from perturank.core import Array, Interaction, Key, Query
+from perturank.errors import BadInput
 from perturank.hyperparameters import AT_LEAST_ONE, EVEN, NOT_NEGATIVE, POSITIVE, WIDTHS, hyper
 from perturank.layers import Layers, of_columns
 from perturank.parts import perturbed_layer, scoring
@@ -28,6 +29,7 @@ from perturank.parts.history import History
 from perturank.parts.network_fit import over_rounds
 from perturank.parts.objective import Loss, slope
 from perturank.parts.preferences import Pairs
+from perturank.parts.pull import Pull
 from perturank.parts.table import home_cells
 from perturank.publishing import Published
 
@@ -35,6 +37,7 @@ from perturank.publishing import Published
 # products of z take longer than all the rest.
 RENEWAL = 1 / 8
 RENEWED_EVERY = 4
+L2_TAUGHT = 10.0  # where a ranker is taught whose settings say nothing
 N_RESIDUALS = 2**14  # documents are hashed to as many numbers; two that share one disturb each other little
 
 
@@ -52,6 +55,12 @@ class P2HeadSettings(P2Settings):
     l2_hidden: float = hyper(5.0, "strength of the pull towards the start on the hidden layers", "", POSITIVE)
     l2_document: float | None = hyper(
         None, "the same on what is known of one document beyond its features (none: nothing is)", "", POSITIVE
+    )
+    l2_taught: float | None = hyper(
+        None,
+        "strength of the pull towards the whole of what a teacher taught (none: it has no teacher)",
+        "",
+        AT_LEAST_ONE,
     )
     new_weight: float = hyper(
         0.25, "mean weight of a pair beyond which every λ grows in proportion to it", "", POSITIVE
@@ -83,6 +92,7 @@ class P2HeadRank(P2Rank):
     fit: Fit
     hidden_0: tuple[Array, ...]  # the hidden layers at the start
     delta: Array  # the moves of the last layer, [D, N / 2]
+    last_0: Array | None = None  # the last layer that a teacher left, or 0; [D]
 
     @classmethod
     def start(cls, settings: P2HeadSettings, n_features: int, key: Key) -> P2HeadRank:
@@ -94,9 +104,27 @@ class P2HeadRank(P2Rank):
         residual = None if settings.l2_document is None else jnp.zeros(N_RESIDUALS)
         fit = Fit(theta, adam, zeros, zeros + 0, jnp.eye(n), jnp.zeros((), jnp.int32), residual)
         history = History.empty(n_features, memory=settings.memory)
-        return cls(
-            settings, history, fit, jax.tree.map(jnp.copy, theta.hidden), jnp.zeros((n, settings.n_rankers // 2))
-        )
+        hidden_0, delta = jax.tree.map(jnp.copy, theta.hidden), jnp.zeros((n, settings.n_rankers // 2))
+        return cls(settings, history, fit, hidden_0, delta, None if settings.l2_taught is None else jnp.zeros(n))
+
+    def pupil(self) -> P2HeadRank:
+        """Return the same without what it knows of single documents: a teacher shall teach what holds for all."""
+        if bool(self.has_learned):
+            raise BadInput("the ranker has learned already", "teach one that has not")
+        settings = replace(self.settings, l2_document=None, l2_taught=None, memory=None)
+        return self._begun(settings, self.fit.theta)
+
+    def taught(self, pupil: P2HeadRank, trust: float | None) -> P2HeadRank:
+        """Return this ranker with what its pupil has learned as its start, without the lessons."""
+        l2 = self.settings.l2_taught if trust is None else trust
+        taught = self._begun(replace(self.settings, l2_taught=L2_TAUGHT if l2 is None else l2), pupil.fit.theta)
+        return eqx.tree_at(lambda each: each.last_0, taught, _last_layer(pupil.fit.theta))
+
+    def _begun(self, settings: P2HeadSettings, theta: scoring.Network) -> P2HeadRank:
+        """Return a ranker without clicks that begins with this network."""
+        new = P2HeadRank.start(settings, self.n_features, jax.random.key(0))
+        hidden = jax.tree.map(jnp.copy, theta.hidden)
+        return eqx.tree_at(lambda each: (each.fit.theta, each.hidden_0), new, (theta, hidden))
 
     @property
     def has_learned(self) -> Array:
@@ -155,15 +183,14 @@ class P2HeadRank(P2Rank):
         noise_std = s.noise_std * perturbed_layer.early(s.early_noise, s.early_weight, total)
 
         def drawn() -> Array:
-            pulls = _repeated(s, history, total) * _pulls(s, self.n_features)
-            return perturbed_layer.moves(
-                total * fit.gram, total * fit.bend, pulls, noise_std, s.n_rankers // 2, of_heads
-            )
+            pull = self._pull(history, total)
+            gram, bend = pull.loosened(total * fit.gram), pull.loosened(total * fit.bend)
+            return perturbed_layer.moves(gram, bend, pull.strength, noise_std, s.n_rankers // 2, of_heads)
 
         renewed = _n_renewals(fit) > _n_renewals(self.fit)
         renewed |= jnp.any(is_new) & Sample.is_all(history, newest[0], s.budget)
         delta = lax.cond(renewed, drawn, lambda: self.delta)
-        return P2HeadRank(s, history, fit, self.hidden_0, delta)
+        return P2HeadRank(s, history, fit, self.hidden_0, delta, self.last_0)
 
     def faded(self, share: float) -> P2HeadRank:
         """Return the same network whose history weighs this share of what it did."""
@@ -171,10 +198,15 @@ class P2HeadRank(P2Rank):
 
     def recomputed(self) -> P2HeadRank:
         """Return the same with the bound of its curvature computed again, which holds for all features."""
-        s, total = self.settings, self.history.total_weight
-        pulls = _repeated(s, self.history, total) * _pulls(s, self.n_features)
-        bound = perturbed_layer.factor(0.25 * total * self.fit.gram, pulls)
+        total = self.history.total_weight
+        bound = _bound(self.fit.gram, total, self._pull(self.history, total))
         return eqx.tree_at(lambda each: each.fit.bound, self, bound)
+
+    def _pull(self, history: History, total: Array) -> Pull:
+        """Return the pull on the last layer."""
+        s = self.settings
+        strength = _repeated(s, history, total) * _pulls(s, self.n_features)
+        return Pull(strength) if s.l2_taught is None else Pull(strength, self.last_0, s.l2_taught)
 
     def _stepped(self, fit: Fit, history: History, sample: Sample, total: Array, weights: Array | None) -> Fit:
         """Return the fit after a step: Adam's on the hidden layers, Newton steps in the last one and the residuals."""
@@ -187,14 +219,14 @@ class P2HeadRank(P2Rank):
         gradient = fit.theta.backward(x, kept, jnp.concatenate([r, -r]))
 
         repeated = _repeated(s, history, total)
-        pulls, v = repeated * _pulls(s, self.n_features), _last_layer(fit.theta)
+        pull, v = self._pull(history, total), _last_layer(fit.theta)
 
         def renewed() -> tuple[Array, Array, Array]:
             z, shares = differences(_last_inputs(fit.theta, kept, x)), sample.scale * weight / jnp.maximum(total, 1e-9)
             p, renewal = jax.nn.sigmoid(f), jnp.where(sample.is_whole, 1.0, RENEWAL)
             gram = fit.gram + renewal * (_mean_product(z, shares) - fit.gram)
             bend = fit.bend + renewal * (_mean_product(z, shares * p * (1 - p)) - fit.bend)
-            return gram, bend, perturbed_layer.factor(0.25 * total * gram, pulls)
+            return gram, bend, _bound(gram, total, pull)
 
         renews = sample.is_whole | (fit.n_steps % RENEWED_EVERY == 0)
         gram, bend, bound = lax.cond(renews, renewed, lambda: (fit.gram, fit.bend, fit.bound))
@@ -207,7 +239,7 @@ class P2HeadRank(P2Rank):
 
         # A Newton step in the norm of the bound, as far as the sample can be trusted.
         trust = jnp.where(sample.is_whole, 1.0, jnp.minimum(s.budget / jnp.maximum(history.n_pairs, 1), 1.0))
-        v = v - trust * jsl.cho_solve((bound, True), _last_layer(gradient) + pulls * v)
+        v = v - trust * jsl.cho_solve((bound, True), _last_layer(gradient) + pull.gradient(v))
         theta, residual = _with_last_layer(fit.theta, hidden, v), fit.residual
         if residual is not None and s.l2_document is not None and weights is not None:
             l2 = repeated * s.l2_document
@@ -267,6 +299,10 @@ def _repeated(s: P2HeadSettings, history: History, total: Array) -> Array:
     and again, the network learns these lists by heart.
     """
     return jnp.maximum(total / jnp.maximum(history.n_pairs, 1) / s.new_weight, 1.0)
+
+
+def _bound(gram: Array, total: Array, pull: Pull) -> Array:
+    return perturbed_layer.factor(pull.loosened(0.25 * total * gram), pull.strength)
 
 
 def _mean_product(z: Array, shares: Array) -> Array:

@@ -54,6 +54,7 @@ IN_A_SERVICE = {
     "widths": (200,),
     "bias": True,
     "l2_document": 1.0,
+    "l2_taught": 10.0,
 }
 LIMITS_AMONG = 1000  # the newest impressions, and votes, among which `cap` and `votes` limit those of one source
 DECIDES_LEARNING = ("ranker", "places", "seed", "scaling", "prior_strength")  # and settings and features: see follow
