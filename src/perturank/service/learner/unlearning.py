@@ -1,7 +1,7 @@
 """Unlearning a source: a model is learned anew from the records that are left, and earlier versions are withdrawn.
 
-Scales, batches, drifts and what the limits skipped are no part of what is left: the learner writes them anew, as one does that
-begins with a log which never held the source. What an operator decided stays: changes, imports and roll-backs.
+Scales, batches, drifts and what the limits skipped are no part of what is left: the learner writes them anew, as one
+does that begins with a log which never held the source. What an operator decided stays: changes, imports, roll-backs.
 """
 
 from __future__ import annotations
