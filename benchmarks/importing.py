@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.section import Column, Row, SectionResult
 from benchmarks.timing import processor_seconds
+from perturank import machine
 from perturank.catalogue import make
 from perturank.parts.past_lists import PastList
 from perturank.service.history.files import import_file
@@ -49,6 +50,7 @@ class Histories:
 def measure_imports(scale: Histories, advance: Callable[[str], None]) -> SectionResult:
     """Import a file, import it again, let a learner learn it, and let a ranker of the library learn as many lists."""
     began, rows = time.perf_counter(), dict[str, Row]()
+    machine.look_for_garbage_seldom()  # as the command does
     with tempfile.TemporaryDirectory() as folder:
         path, log = Path(folder) / "clicks.jsonl", scale.log or f"sqlite:///{folder}/bench.db"
         write_file(scale, path)

@@ -81,6 +81,7 @@ def import_lists(
     machine.pin_threads(1)
     from perturank.service.history.files import import_file
 
+    machine.look_for_garbage_seldom()
     with _progress(file.name) as on_progress:
         report = import_file(file, log=log, model=model, strict=strict, dry_run=dry_run, on_progress=on_progress)
     if as_json:
@@ -118,6 +119,7 @@ def import_ubi(
     from perturank.service.history import ubi
     from perturank.service.history.features import resolver
 
+    machine.look_for_garbage_seldom()
     with _progress("UBI records") as on_progress:
         found = ubi.import_ubi(
             files,

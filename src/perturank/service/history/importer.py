@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from perturank.errors import BadInput
-from perturank.parts.past_lists import Memo, cannot_learn_from_others
+from perturank.parts.past_lists import cannot_learn_from_others
 from perturank.service.log import Log, Transaction
 from perturank.service.log.documents import of_documents
 from perturank.service.log.feedback import count_past, past_events, record_past
@@ -75,9 +75,8 @@ class Importer:
         self._began = log.tail()
         with log.transaction() as transaction:
             self._current = transaction.require_model(model)
-        spec = self._current.spec
-        if Memo.of(spec.start(), spec.places).is_needed:
-            raise cannot_learn_from_others(spec.ranker)
+        if self.spec.needs_own_lists:
+            raise cannot_learn_from_others(self.spec.ranker)
 
     @property
     def spec(self) -> Spec:

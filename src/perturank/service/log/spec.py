@@ -89,7 +89,7 @@ class Spec(SpecRecord, frozen=True):
     @property
     def needs_own_lists(self) -> bool:
         """Whether the ranker learns only from lists that it drew itself, since it needs its memo of them."""
-        return _needs_own_lists(msgspec.msgpack.encode(self))
+        return _needs_own_lists(self.ranker, self.chosen_settings(), self.n_features, self.places)
 
     def _start(self) -> Ranker:
         width = self.width or self.n_features + self.is_standardised
@@ -368,14 +368,13 @@ def _start_of(spec: bytes) -> Ranker:
 
 
 @lru_cache(maxsize=64)  # it is traced, which takes a while
-def _needs_own_lists(spec: bytes) -> bool:
-    start, places = _start_of(spec), msgspec.msgpack.decode(spec, type=Spec).places
-    query = Query.of(np.zeros((places, start.n_features)))
+def _needs_own_lists(ranker: str, settings: Settings, n_features: int, places: int) -> bool:
+    query = Query.of(np.zeros((places, n_features)))
 
-    def memo(ranker: Ranker, query: Query, key: Key) -> Any:
-        return ranker.rank(query, key, places).memo
+    def memo(query: Query, key: Key) -> Any:
+        return published(ranker).kind.start(settings, n_features, key).rank(query, key, places).memo
 
-    return bool(jax.tree.leaves(eqx.filter_eval_shape(memo, start, query, jax.random.key(0))))
+    return bool(jax.tree.leaves(eqx.filter_eval_shape(memo, query, jax.random.key(0))))
 
 
 @lru_cache(maxsize=32)  # making one compiles a program

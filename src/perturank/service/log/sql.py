@@ -276,11 +276,10 @@ class SqlTransaction(Generic[C]):
         self.position += 1
         kind = KINDS[type(entry)]
         self._rows.append((self.position, self.at, kind, model, impression, encoded(entry)))
-        new = Record(self.position, self.at, model, impression, entry)
         if impression is not None and impression in self._about:
-            self._about[impression].append(new)
+            self._about[impression].append(Record(self.position, self.at, model, impression, entry))
         if kind not in TRAFFIC_KINDS:
-            self._newest[model, type(entry)] = new
+            self._newest[model, type(entry)] = Record(self.position, self.at, model, impression, entry)
         return self.position
 
     def prefetch(self, impressions: Sequence[bytes]) -> None:
