@@ -174,11 +174,9 @@ class Tracker:
         for name in names:
             self.waiting.pop(name, None)
 
-    def forget(self, source: bytes) -> set[bytes]:
-        """Forget the waiting impressions of a source, and return their names."""
-        names = {name for name, waiting in self.waiting.items() if waiting.source == source}
-        self.drop(names)
-        return names
+    def forget(self, source: bytes) -> None:
+        """Forget the waiting impressions of a source."""
+        self.waiting = {name: waiting for name, waiting in self.waiting.items() if waiting.source != source}
 
     def _hear(self, record: Record, name: bytes, said: Feedback) -> None:
         if said.effect == "counted" and name not in self.waiting:
@@ -324,8 +322,8 @@ class State:
 
     def _forget(self, source: bytes) -> None:
         """Drop the waiting impressions of a source; what was learned from it stays."""
-        names = self.tracker.forget(source)  # the source may be known only since an impression was complete before
-        self.queue = deque(each for each in self.queue if each.source != source and each.name not in names)
+        self.tracker.forget(source)
+        self.queue = deque(each for each in self.queue if each.source != source)
         self.sources = deque((None if each == source else each for each in self.sources), LIMITS_AMONG)
         self.votes = deque((vote for vote in self.votes if vote[0] != source), LIMITS_AMONG)
 

@@ -40,7 +40,7 @@ def remaining(log: Log, model: str, position: int, recall: Recall, instead: Spec
     """
     begins = _generation(log, model, position) - 1
     erased = erased_up_to(log, model, position)
-    gone = {record.impression for record in log.read(begins, position, model) if erased.own(record)}
+    gone = {record.impression for record in log.read(begins, position, model) if erased.own(record)}  # never None
     state = State(model, recall, instead, at=begins)
     targets, versions, learned = recall.targets(model, begins), dict[int, State](), 0
     for record in log.read(begins, position - 1, model):
@@ -57,7 +57,7 @@ def remaining(log: Log, model: str, position: int, recall: Recall, instead: Spec
             case Snapshot() | RolledBack() | Scaled() | Drifted() | Compacted() | Erased():
                 continue
             case _:
-                if record.impression is None or record.impression not in gone:
+                if record.impression not in gone and not erased.name(record):
                     state.take(record)
     return state
 

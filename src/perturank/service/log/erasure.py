@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from perturank.service.log import Log, Transaction, live_tests
 from perturank.service.log.records import Compacted, Erased, Feedback, Imported, Impression, Record, source_seal
@@ -10,11 +10,21 @@ from perturank.service.log.refusals import Contradiction
 
 
 class ErasedSources:
-    """The sources that some requests erase; each up to the position of its last request."""
+    """The sources that some requests erase; each up to the position of its last request.
+
+    An erasure takes out the lists that were ranked for a source, and the feedback that names it. Unlearning also takes
+    out lists of nobody in particular whose feedback names the source.
+    """
 
     def __init__(self, requests: Iterable[Record], secret: bytes) -> None:
         self._secret = secret
-        self._up_to = {each.entry.source: each.position for each in requests if isinstance(each.entry, Erased)}
+        self._up_to: dict[bytes, int] = {}
+        self._unlearned: dict[bytes, int] = {}
+        for each in requests:
+            if isinstance(each.entry, Erased):
+                self._up_to[each.entry.source] = each.position
+                if each.entry.unlearn:
+                    self._unlearned[each.entry.source] = each.position
 
     @property
     def end(self) -> int:
@@ -23,15 +33,19 @@ class ErasedSources:
 
     def name(self, record: Record) -> bool:
         """Return whether a list or feedback names one of these sources."""
-        entry = record.entry
-        if not self._up_to or not isinstance(entry, Impression | Feedback) or entry.source is None:
-            return False
-        return record.position <= self._up_to.get(source_seal(entry.source, self._secret), 0)
+        return self._is_in(self._up_to, record)
 
     def own(self, record: Record) -> bool:
-        """Return whether a record says that its impression is of one of these sources: late feedback does not."""
-        is_late = isinstance(record.entry, Feedback) and record.entry.effect == "late"
-        return not is_late and self.name(record)
+        """Return whether an impression goes, with all that was said of it, because of this record."""
+        if isinstance(record.entry, Feedback):
+            return record.entry.effect != "late" and self._is_in(self._unlearned, record)
+        return self.name(record)
+
+    def _is_in(self, erased: Mapping[bytes, int], record: Record) -> bool:
+        entry = record.entry
+        if not erased or not isinstance(entry, Impression | Feedback) or entry.source is None:
+            return False
+        return record.position <= erased.get(source_seal(entry.source, self._secret), 0)
 
 
 def erased_up_to(log: Log, model: str, position: int) -> ErasedSources:
