@@ -187,8 +187,9 @@ def table(runs: list[dict[str, Any]], part: str) -> Iterator[str]:
         for user in USERS:
             found = [each for each in runs if (each["arm"], each["options"], each["user"]) == (arm, options, user)]
             less: dict[int, list[np.ndarray]] = {}
+            n = min((len(each["rounds"]) for each in found), default=0)
             for each in found:
-                less.setdefault(each["fold"], []).append(np.array(each["ndcg"][part]) - each["teacher"][part])
+                less.setdefault(each["fold"], []).append(np.array(each["ndcg"][part][:n]) - each["teacher"][part])
             if found:
                 folds = np.array([np.mean(of_seeds, 0) for of_seeds in less.values()])
                 cells = [f"{mean:+.3f} ({worst:+.3f})" for mean, worst in zip(folds.mean(0), folds.min(0), strict=True)]
