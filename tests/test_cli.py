@@ -25,8 +25,6 @@ from perturank.cli import app
 from perturank.cli.simulate import results_tables
 from perturank.service.settings import ServeSettings
 
-pytestmark = pytest.mark.as_shipped
-
 # Limits on requests, and how it starts: set in a file or as PERTURANK_NAME.
 NO_FLAGS = {
     "body_bytes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 import typing
@@ -58,7 +59,7 @@ class Settings:
     arrays: ClassVar[tuple[str, ...]] = ()  # fields that hold arrays instead of numbers: see `traced`
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self))
+        hints = _hints(type(self))
         for field in dataclasses.fields(self):
             value = _checked(field.name, getattr(self, field.name), hints[field.name])
             object.__setattr__(self, field.name, value)
@@ -76,7 +77,7 @@ class Settings:
 
     def parsed(self: S, texts: Mapping[str, str]) -> S:
         """Return these settings with some changed, given as text (`--set widths=100,100`)."""
-        hints = typing.get_type_hints(type(self))
+        hints = _hints(type(self))
         return self.changed(**{k: _parsed(k, v, hints[k]) if k in hints else v for k, v in texts.items()})
 
     def identity(self) -> dict[str, Any]:
@@ -115,6 +116,12 @@ class Settings:
 def without_newer(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return these settings without newer fields that stand at what earlier runs did: such runs keep their names."""
     return {name: value for name, value in values.items() if name not in NEWER or value != NEWER[name]}
+
+
+@functools.cache
+def _hints(kind: type[Settings]) -> dict[str, Any]:
+    """Return the types of the fields; Python evaluates their text anew every time it is asked."""
+    return typing.get_type_hints(kind)
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

@@ -14,16 +14,19 @@ from oracles import covariance
 
 from perturank.core import Array
 from perturank.parts import certainty, scoring
+from perturank.parts import tangents as networks
 from perturank.parts.covariance import MOST_PAIRS, Covariance, Diagonal, Full
 from perturank.parts.preferences import Pairs
-from perturank.parts.tangents import Tangents, inner, tangents
+from perturank.parts.tangents import Tangents, inner
 
 L2, PLACES = 0.5, 8
 NET = scoring.network(5, (8, 4), jax.random.key(0), "centred", shortcut=True)
 P = scoring.n_parameters(NET)
 ROUNDS = 60
+tangents = eqx.filter_jit(networks.tangents)  # each compiled as one program, not operation by operation
+gradients = eqx.filter_jit(scoring.document_gradients)
 DOCUMENTS = tangents(NET, jnp.asarray(small.rows(21, seed=99)))
-G = np.asarray(scoring.document_gradients(NET, jnp.asarray(small.rows(21, seed=99))), np.float64)
+G = np.asarray(gradients(NET, jnp.asarray(small.rows(21, seed=99))), np.float64)
 widened = eqx.filter_jit(lambda a, shown, pairs, l2=L2: a.widened(shown, pairs, l2))
 kernel = eqx.filter_jit(lambda a, needed, l2=L2: a.kernel(DOCUMENTS, inner(DOCUMENTS, DOCUMENTS), needed, l2))
 EVERYONE = jnp.ones(21, bool)
@@ -35,13 +38,14 @@ def start(form: Any) -> Any:
     return Full.start(like, L2, tile=MOST_PAIRS) if form is Full else Diagonal.start(like, L2)
 
 
+@cache
 def lesson(t: int, n_pairs: int = 3) -> tuple[Tangents, Pairs, np.ndarray]:
     """Return a list, its pairs, some of no weight or of a document with itself, and their gradient differences."""
     rng = np.random.default_rng(t)
     x = rng.normal(size=(PLACES, 5)).astype(np.float32)
     weight = rng.choice([0.0, 0.5, 1.0], n_pairs)
     winner, loser = rng.integers(0, PLACES, (2, n_pairs))
-    g = np.asarray(scoring.document_gradients(NET, jnp.asarray(x)), np.float64)
+    g = np.asarray(gradients(NET, jnp.asarray(x)), np.float64)
     news = np.sqrt(weight)[:, None] * (g[winner] - g[loser])
     pairs = Pairs(jnp.asarray(winner), jnp.asarray(loser), jnp.asarray(weight, jnp.float32))
     return tangents(NET, jnp.asarray(x)), pairs, news

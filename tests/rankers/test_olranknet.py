@@ -48,16 +48,22 @@ def trained(kind: str) -> tuple[Any, np.ndarray]:
     return ranker, np.array(news)
 
 
+@eqx.filter_jit
+def kernel_and_log_det(ranker: Any) -> tuple[Array, Array]:
+    documents = ranker.gradients(QUERY.features)
+    kernel = ranker.covariance.kernel(documents, inner(documents, documents), QUERY.mask, L2)
+    return kernel, ranker.covariance.log_det_ratio(L2)
+
+
 @pytest.mark.parametrize("kind", ["full", "diagonal"])
 def test_its_widths_are_those_of_the_sum_of_outer_products(kind: str) -> None:
     ranker, news = trained(kind)
     a = certainty.covariance(news, L2, diagonal=kind == "diagonal")
-    documents = ranker.gradients(QUERY.features)
-    kernel = ranker.covariance.kernel(documents, inner(documents, documents), QUERY.mask, L2)
+    kernel, log_det_ratio = kernel_and_log_det(ranker)
     g = gradients(ranker)
     np.testing.assert_allclose(kernel[:9, :9], g @ np.linalg.inv(a) @ g.T, rtol=1e-3, atol=1e-3)
     log_det = np.linalg.slogdet(a)[1] - len(a) * np.log(L2)
-    assert float(ranker.covariance.log_det_ratio(L2)) == pytest.approx(log_det, rel=1e-3)
+    assert float(log_det_ratio) == pytest.approx(log_det, rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal"])

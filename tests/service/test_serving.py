@@ -17,7 +17,10 @@ import pytest
 from helpers.clicking import DOCUMENTS, User, exported, tally
 from helpers.service_small import rows
 from helpers.serving import SPEC, Serving, all_ended, children, is_running, rebuilding, run
+from typer.testing import CliRunner, Result
 
+from perturank import Client
+from perturank.cli import app
 from perturank.service.log.sqlite import SqliteLog
 
 
@@ -28,34 +31,19 @@ def all_end() -> Iterator[None]:
 
 
 def test_it_serves_learns_and_stops_when_asked(tmp_path: Path) -> None:
-    serving = Serving(tmp_path).ready()
+    serving, log = Serving(tmp_path).ready(), f"sqlite:///{tmp_path}/perturank.db"
     with serving.client() as client:
         client.put_model("m", **SPEC)
         shown = client.rank_arrays([f"d{i}" for i in range(6)], rows(6), model="m", top=2)
         assert client.feedback(shown.impression, [shown.ids[1]], model="m", final=True) == "recorded"
         serving.until(lambda: client.model("m")["version"] == 1)
         assert np.isclose(client.rank(DOCUMENTS, model="m", mode="exploit").propensity or 0, 1)
+        buy_later(serving, client)
     assert serving.stop() == 0
     assert "backend" not in (tmp_path / "err.txt").read_text()  # JAX would tell which machines it has not found
-    assert run("replay", "--log", f"sqlite:///{tmp_path}/perturank.db", "--model", "m", "--verify").returncode == 0
-
-
-def test_events_are_learned_when_they_settle_and_a_later_purchase_again(tmp_path: Path) -> None:
-    serving = Serving(tmp_path).ready()
-    with serving.client() as client:
-        client.put_model("m", **SPEC, settle=1.0)
-        shown = client.rank(DOCUMENTS, model="m")
-        assert client.feedback(shown.impression, [shown.ids[1]], seen=2, model="m") == "recorded"
-        serving.until(lambda: client.model("m")["version"] == 1)
-        bought = [{"id": shown.ids[1], "action": "purchase", "value": 39.9}]
-        assert client.feedback(shown.impression, events=bought, model="m") == "recorded"
-        serving.until(lambda: client.model("m")["version"] == 2)
-        assert client.model("m")["learned"] == 2
-        assert 'perturank_events_total{action="purchase",model="m"} 1.0' in client.metrics()
-    assert serving.stop() == 0
-    log = f"sqlite:///{tmp_path}/perturank.db"
     assert [each["kind"] for each in exported(log)].count("settled") == 2
-    assert run("replay", "--log", log, "--model", "m", "--verify").returncode == 0
+    for model in ("m", "settling"):
+        assert run("replay", "--log", log, "--model", model, "--verify").returncode == 0
     assert run("log", "verify", "--log", log).returncode == 0
 
 
@@ -75,6 +63,19 @@ def test_a_bot_votes_once_for_its_product_and_a_replay_leaves_out_the_same_lists
         [shown[1].impression, shown[3].impression]
     ]
     assert run("replay", "--log", log, "--model", "m", "--verify").returncode == 0
+
+
+def buy_later(serving: Serving, client: Client) -> None:
+    """See that events are learned when they settle, and a later purchase again."""
+    client.put_model("settling", **SPEC, settle=1.0)
+    shown = client.rank(DOCUMENTS, model="settling")
+    assert client.feedback(shown.impression, [shown.ids[1]], seen=2, model="settling") == "recorded"
+    serving.until(lambda: client.model("settling")["version"] == 1)
+    bought = [{"id": shown.ids[1], "action": "purchase", "value": 39.9}]
+    assert client.feedback(shown.impression, events=bought, model="settling") == "recorded"
+    serving.until(lambda: client.model("settling")["version"] == 2)
+    assert client.model("settling")["learned"] == 2
+    assert 'perturank_events_total{action="purchase",model="settling"} 1.0' in client.metrics()
 
 
 def test_told_to_stop_under_load_it_answers_all_that_it_has_begun(tmp_path: Path) -> None:
@@ -125,17 +126,6 @@ def test_a_full_disk_is_told_loses_nothing_and_all_goes_on_when_there_is_room(tm
     assert tally(log, users).is_whole
 
 
-def test_the_learner_ends_with_its_parent(tmp_path: Path) -> None:
-    serving = Serving(tmp_path).ready()
-    (learner,) = children(serving.process.pid)
-    serving.process.kill()  # the parent alone
-    serving.process.wait()
-    serving_end = time.monotonic() + 60
-    while time.monotonic() < serving_end and is_running(learner):
-        time.sleep(0.05)
-    assert not is_running(learner)
-
-
 @contextlib.contextmanager
 def asked_for_a_file(serving: Serving) -> Iterator[tuple[int, Future[httpx.Response]]]:
     """Yield the child that makes a file, which waits for the log, and the answer that waits for the child."""
@@ -149,16 +139,22 @@ def asked_for_a_file(serving: Serving) -> Iterator[tuple[int, Future[httpx.Respo
         yield rebuilding(serving.process.pid), asked
 
 
-def test_the_child_that_makes_a_file_ends_with_its_parent(tmp_path: Path) -> None:
+def test_a_learner_that_dies_is_started_again_and_children_end_with_their_parent(tmp_path: Path) -> None:
     serving = Serving(tmp_path).ready()
-    with asked_for_a_file(serving) as (child, asked):
+    (learner,) = children(serving.process.pid)
+    os.kill(learner, signal.SIGKILL)
+    with asked_for_a_file(serving) as (child, asked):  # somebody has learned
+        assert "the learner ended with code -9; another one starts" in (tmp_path / "err.txt").read_text()
+        family = children(serving.process.pid)
+        assert learner not in family
+        assert len({child, *family}) == 2
         serving.process.kill()  # the parent alone
         serving.process.wait()
         assert isinstance(asked.exception(60), httpx.TransportError)
-        end = time.monotonic() + 20  # the log it would wait for longer
-        while time.monotonic() < end and is_running(child):
+        end = time.monotonic() + 20  # the log they would wait for longer
+        while time.monotonic() < end and any(map(is_running, family)):
             time.sleep(0.05)
-        assert not is_running(child)
+        assert not any(map(is_running, family))
 
 
 def test_told_to_stop_it_ends_the_child_that_makes_a_file_and_says_so(tmp_path: Path) -> None:
@@ -171,50 +167,29 @@ def test_told_to_stop_it_ends_the_child_that_makes_a_file_and_says_so(tmp_path: 
     assert serving.process.wait(60) == 0
 
 
-def test_a_learner_that_dies_is_started_again(tmp_path: Path) -> None:
-    serving = Serving(tmp_path).ready()
-    with serving.client() as client:
-        client.put_model("m", **SPEC)
-        (learner,) = children(serving.process.pid)
-        os.kill(learner, signal.SIGKILL)
-        shown = client.rank(DOCUMENTS, model="m")
-        assert client.feedback(shown.impression, shown.ids[:1], model="m", final=True) == "recorded"
-        serving.until(lambda: client.model("m")["version"] == 1)
-    assert children(serving.process.pid) != [learner]
-    assert "the learner ended with code -9; another one starts" in (tmp_path / "err.txt").read_text()
-
-
-def test_the_first_request_on_loopback_makes_a_model_that_learns(tmp_path: Path) -> None:
-    serving = Serving(tmp_path)
-    with serving.client(retries=30, timeout=120) as client:
-        shown = client.rank([{"id": "a", "features": [0.1, 2.0]}, {"id": "b", "features": [0.3, 1.0]}])
-        assert sorted(shown.ids) == ["a", "b"]
-        made = client.model()
-        assert (made["version"], made["spec"]["n_features"]) == (0, 2)
-        assert client.feedback(shown.impression, ["b"], final=True) == "recorded"
-        serving.until(lambda: client.model()["version"] == 1)
-
-
 def test_settings_are_shown_and_an_open_address_needs_keys(tmp_path: Path) -> None:
-    shown = run("serve", "--port", "99", "--show-settings")
+    def typed(*words: str) -> Result:
+        return CliRunner().invoke(app, words, prog_name="perturank", catch_exceptions=False)
+
+    shown = typed("serve", "--port", "99", "--show-settings")
     assert json.loads(shown.stdout)["port"] == 99
-    refused = run("serve", "--host", "0.0.0.0")
-    assert refused.returncode == 2
+    refused = typed("serve", "--host", "0.0.0.0")
+    assert refused.exit_code == 2
     assert "can be reached by others and no key is asked for" in refused.stderr
-    os.environ.pop("PERTURANK_HOST", None)
-    key = run("keys", "add", "me", "--keys", str(tmp_path / "keys"), "--scope", "admin").stdout.strip()
+    key = typed("keys", "add", "me", "--keys", str(tmp_path / "keys"), "--scope", "admin").stdout.strip()
     assert key.startswith("pr_")
     assert key not in (tmp_path / "keys").read_text()
-    assert json.loads(run("keys", "list", "--keys", str(tmp_path / "keys")).stdout)["scopes"] == ["admin"]
+    assert json.loads(typed("keys", "list", "--keys", str(tmp_path / "keys")).stdout)["scopes"] == ["admin"]
 
 
-def test_the_first_list_is_answered_before_anything_is_compiled(tmp_path: Path) -> None:
+def test_the_first_list_makes_a_model_and_is_answered_before_anything_is_compiled(tmp_path: Path) -> None:
     serving = Serving(tmp_path, PERTURANK_MAX_DOCUMENTS="128", PERTURANK_CACHE=str(tmp_path / "cache"))
     documents = [{"id": f"d{i}", "features": [i, 1.0], "prior": i % 2} for i in range(4)]
     with serving.client() as client:
         shown = client.rank(documents)
         assert client.ready()["status"] == "compiling"
         assert (shown.ids, shown.fallback, shown.propensity) == (["d1", "d3", "d0", "d2"], True, 1.0)
+        assert client.model()["spec"]["n_features"] == 2
         assert client.feedback(shown.impression, ["d0"]) == "recorded"
         serving.until(lambda: client.model()["version"] == 1)
         serving.ready()

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from perturank import catalogue, clicks, datasets
@@ -37,7 +38,7 @@ class Job:
     keeps_orders: bool = False
     batch: int = 1
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The run's name: a digest of all that decides it, wherever its data lie."""
         decides = asdict(self)
