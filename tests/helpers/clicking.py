@@ -24,7 +24,10 @@ Say = Callable[[str], None]
 
 
 class User(threading.Thread):
-    """Asks for a list, clicks, asks again; feedback that got no answer is sent until it gets one."""
+    """Asks for a list, clicks, asks again; feedback that got no answer is sent until it gets one.
+
+    Without a `url` it waits: the port of a service that was killed may soon be that of somebody else's.
+    """
 
     def __init__(self, url: str = "") -> None:
         super().__init__(daemon=True)
@@ -40,6 +43,9 @@ class User(threading.Thread):
     def run(self) -> None:
         while not self._over.is_set():
             url = self.url
+            if not url:
+                self._over.wait(0.02)
+                continue
             with Client(url, retries=0, timeout=30) as client:
                 while url == self.url and not self._over.is_set():
                     self._try(client)

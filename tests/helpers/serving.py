@@ -53,9 +53,9 @@ class Serving:
         self.until(lambda: httpx.get(f"{self.url}/readyz", timeout=SECONDS).json()["status"] == "ready")
         return self
 
-    def until(self, holds: Any) -> None:
+    def until(self, holds: Any, seconds: float = SECONDS) -> None:
         """Wait until something holds."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
                 if holds():

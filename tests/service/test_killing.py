@@ -24,6 +24,7 @@ from helpers.shopping import SHOP, Books, Customer, change_features, close_books
 
 BETWEEN_CHECKS = 10  # kills
 IMPORTED = 40  # lists to a file
+LONG = 600.0  # seconds that a new learner may take on a busy machine: it starts, catches up, compiles
 STATUSES = {"recorded", "known", "early", "late", "ubi"}
 BETWEEN_CHANGES = 10  # of features; each brings new programs to be compiled
 
@@ -36,6 +37,12 @@ def all_end() -> Iterator[None]:
 
 def n_answers(customers: Sequence[Customer]) -> int:
     return sum(each.answers.total() for each in customers)
+
+
+def send_to(url: str, customers: Sequence[Customer]) -> None:
+    """Let these customers use the service at this address; empty: none."""
+    for each in customers:
+        each.url = url
 
 
 def checked(log: str, customers: Sequence[Customer], old: OldClicks, killed: Counter[str], say: Say) -> Books:
@@ -79,14 +86,14 @@ def test_nothing_acknowledged_is_lost_when_the_tree_is_killed(tmp_path: Path, is
             old.start()
         time.sleep(chance.uniform(0, 2))
         serving.kill()
+        send_to("", customers)
         killed["tree"] += 1
         if n % 3 == 0 or killed.total() % BETWEEN_CHECKS == 0:
             old.end(kill=chance.random() < 0.5)
         if killed.total() % BETWEEN_CHECKS == 0:
             checked(log, customers, old, killed, say)
         serving = Serving(tmp_path)
-        for each in customers:
-            each.url = serving.url
+        send_to(serving.url, customers)
     before = n_answers(customers)
     serving.until(lambda: n_answers(customers) > before)
     for each in customers:
@@ -99,13 +106,18 @@ def test_nothing_acknowledged_is_lost_when_the_tree_is_killed(tmp_path: Path, is
     check_end(books, old)
 
 
-def kill_one(what: str, trees: list[Serving], database: Database, chance: random.Random) -> None:
+def kill_one(
+    what: str, trees: list[Serving], customers: Sequence[Customer], database: Database, chance: random.Random
+) -> None:
     """Kill a server, a learner or the database, and start again what does not start by itself."""
     n = chance.randrange(len(trees))
     if what == "server":
         os.kill(trees[n].process.pid, signal.SIGKILL)  # its learner ends with it
         trees[n].process.wait()
+        mine = [each for each in customers if each.url == trees[n].url]
+        send_to("", mine)
         trees[n] = Serving(trees[n].folder, trees[n].log)
+        send_to(trees[n].url, mine)
     elif what == "learner":
         for child in children(trees[n].process.pid):
             os.kill(child, signal.SIGKILL)
@@ -148,17 +160,15 @@ def test_nothing_is_lost_on_postgres_whatever_is_killed(
                 if not is_long
                 else chance.choice(["server", "learner", "database"])
             )
-            kill_one(what, trees, database, chance)
+            kill_one(what, trees, now, database, chance)
             killed[what] += 1
             if n % 3 == 0:
                 old.end(kill=chance.random() < 0.5)
-            for each, tree in zip(now, [*trees, trees[0]], strict=True):
-                each.url = tree.url
         before = [each.answers.total() for each in now]
         trees[1].until(lambda: all(each.answers.total() > n for each, n in zip(now, before, strict=True)))  # noqa: B023
         with trees[1].client(retries=30) as client:  # whoever led, somebody learns
             version = client.model("m")["version"]
-            trees[1].until(lambda: client.model("m")["version"] > version)  # noqa: B023
+            trees[1].until(lambda: client.model("m")["version"] > version, LONG)  # noqa: B023
         for each in now:
             each.end()
         assert [tree.stop() for tree in trees] == [0, 0]
