@@ -47,7 +47,7 @@ FOUND_BY = 15  # queries, at least, find the target
 CUSTOMERS, FEW_CUSTOMERS = 1000, 20
 EVERY_TIME = 0  # sources: each hostile list comes from a new one
 SECONDS_BETWEEN_LOOKS, SECONDS_TO_LEARN = 0.05, 300.0
-DEFENCES: dict[str, dict[str, int]] = {
+DEFENCES: dict[str, dict[str, Any]] = {
     "none": {},
     "cap 20": {"cap": 20},
     "votes 1": {"votes": 1},
@@ -181,7 +181,7 @@ class Trial:
     def run(self, advance: Callable[[], None]) -> Outcome:
         """Let everybody search; `advance` is called after each search of a customer."""
         began = time.perf_counter()
-        fixed = {"batch": BATCH, "chance": "seeded", "scaling": "none"}
+        fixed: dict[str, Any] = {"batch": BATCH, "chance": "seeded", "scaling": "none"}
         self.client.put_model(self.model, n_features=self.rows.shape[-1], **fixed, **DEFENCES[self.case.defence])
         while self.n_searches < self.searches:
             self._run_batch(advance)
