@@ -40,7 +40,6 @@ from perturank.client import Client
 from perturank.core import Array, Query, Ranker
 from perturank.errors import BadInput
 
-MODEL = "shop"
 TOP = 3
 BATCH = 50
 MOST_HOSTILE = 16  # lists of a batch that attackers ask for
@@ -48,7 +47,7 @@ FOUND_BY = 15  # queries, at least, find the target
 CUSTOMERS, FEW_CUSTOMERS = 1000, 20
 EVERY_TIME = 0  # sources: each hostile list comes from a new one
 SECONDS_BETWEEN_LOOKS, SECONDS_TO_LEARN = 0.05, 300.0
-DEFENCES: dict[str, dict[str, int]] = {
+DEFENCES: dict[str, dict[str, Any]] = {
     "none": {},
     "cap 20": {"cap": 20},
     "votes 1": {"votes": 1},
@@ -168,10 +167,10 @@ class Attackers:
 
 
 class Trial:
-    """One run of a case: its model in the service, its customers and its attackers."""
+    """One run of a case: its new model in the service, its customers and its attackers."""
 
-    def __init__(self, client: Client, case: Case, seed: int, searches: int) -> None:
-        self.client, self.case, self.seed, self.searches = client, case, seed, searches
+    def __init__(self, client: Client, model: str, case: Case, seed: int, searches: int) -> None:
+        self.client, self.model, self.case, self.seed, self.searches = client, model, case, seed, searches
         self.shop, self.rows = Shop.of(seed), _standardised(Shop.of(seed))
         self.ids = [[f"product-{product}" for product in row] for row in self.shop.products]
         self.customers = Customers.of(self.shop, seed, searches)
@@ -182,14 +181,14 @@ class Trial:
     def run(self, advance: Callable[[], None]) -> Outcome:
         """Let everybody search; `advance` is called after each search of a customer."""
         began = time.perf_counter()
-        fixed = {"batch": BATCH, "chance": "seeded", "scaling": "none"}
-        self.client.put_model(MODEL, n_features=self.rows.shape[-1], **fixed, **DEFENCES[self.case.defence])
+        fixed: dict[str, Any] = {"batch": BATCH, "chance": "seeded", "scaling": "none"}
+        self.client.put_model(self.model, n_features=self.rows.shape[-1], **fixed, **DEFENCES[self.case.defence])
         while self.n_searches < self.searches:
             self._run_batch(advance)
             self._wait()
         ndcg, places = self._best()
-        learned = self.client.model(MODEL)["learned"]
-        self.client.delete_model(MODEL)
+        learned = self.client.model(self.model)["learned"]
+        self.client.delete_model(self.model)
         often = self.attackers.often
         return Outcome(
             self.case,
@@ -234,26 +233,24 @@ class Trial:
     def _visit(self, query: int, source: str | None, react: Callable[[np.ndarray], Reaction]) -> None:
         """Show a list, and send the reaction to its order."""
         self.n_shown += 1
-        ids = self.ids[query]
-        shown = self.client.rank_arrays(
-            ids, self.rows[query], self.shop.engine[query], model=MODEL, top=PLACES, source=source, draw=self.n_shown
-        )
+        ids, documents = self.ids[query], (self.rows[query], self.shop.engine[query])
+        shown = self.client.rank_arrays(ids, *documents, model=self.model, top=PLACES, source=source, draw=self.n_shown)
         reaction = react(np.array([ids.index(each) for each in shown.ids]))
         chosen = [shown.ids[place] for place in np.flatnonzero(reaction.clicks)]
-        self.client.feedback(shown.impression, chosen, seen=reaction.seen, model=MODEL, final=True)
+        self.client.feedback(shown.impression, chosen, seen=reaction.seen, model=self.model, final=True)
 
     def _wait(self) -> None:
         """Wait for the version that has learned the batch."""
         self.n_batches += 1
         end = time.monotonic() + SECONDS_TO_LEARN
-        while self.client.model(MODEL)["version"] < self.n_batches:
+        while self.client.model(self.model)["version"] < self.n_batches:
             if time.monotonic() > end:
                 raise BadInput(f"the service has not learned in {SECONDS_TO_LEARN:g} s", "is its learner at work?")
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
     def _best(self) -> tuple[float, np.ndarray]:
         """Return the mean NDCG@10 of all searches by the best estimate, and the target's place for its queries."""
-        arrays, header = storage.unpacked(self.client.file(MODEL, history=False), "the model's file")
+        arrays, header = storage.unpacked(self.client.file(self.model, history=False), "the model's file")
         ranker = storage.restored(arrays, header, "the model's file")
         queries = [Query.of(rows, prior=prior) for rows, prior in zip(self.rows, self.shop.engine, strict=True)]
         scores = np.stack([_scores(ranker, query) for query in queries])[:, :N_CANDIDATES]
@@ -286,9 +283,9 @@ def outcomes(wanted: Sequence[tuple[Case, int, int]], advance: Callable[[str], N
     if not wanted:
         return
     with running_service(None, N_CANDIDATES) as (url, _), Client(url, timeout=SECONDS_TO_LEARN) as client:
-        for case, seed, searches in wanted:
+        for i, (case, seed, searches) in enumerate(wanted):
             what = f"{case.name}, {case.defence}, seed {seed}"
-            yield Trial(client, case, seed, searches).run(partial(advance, what))
+            yield Trial(client, f"shop-{i}", case, seed, searches).run(partial(advance, what))
 
 
 def read_outcomes(path: Path) -> list[Outcome]:
