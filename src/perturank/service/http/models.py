@@ -164,6 +164,7 @@ def _flag(request: Request, name: str, *, default: bool) -> bool:
 
 def described(loaded: LoadedModel) -> answers.Described:
     """Return a model as JSON values."""
+    now = loaded.unlearning
     return answers.Described(
         model=loaded.name,
         version=loaded.version,
@@ -171,7 +172,7 @@ def described(loaded: LoadedModel) -> answers.Described:
         pinned=loaded.pinned,
         generation=loaded.generation,
         spec=loaded.spec.owned(),
-        unlearning=None if loaded.unlearning is None else answers.Unlearning(**loaded.unlearning._asdict()),
+        unlearning=None if now is None else answers.Unlearning(position=now.position, learned=now.learned),
     )
 
 
