@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-WORKERS ?= 2
+# One more than the cores of a small machine: tests that wait, for a window or another process, leave theirs to others.
+WORKERS ?= 3
 # Most of the tests' time is compilation: where no bits are compared, code is generated without being optimised.
 LIGHTLY = $(shell $(BIN)/python -c 'from perturank.machine import *; print(as_flags({**older_generator(), "xla_backend_optimization_level": 0}))')
 # Not --quiet, which hides the warnings that --strict counts. Material prints a notice of its own unless told not to.

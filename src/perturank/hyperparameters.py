@@ -59,7 +59,7 @@ class Settings:
     arrays: ClassVar[tuple[str, ...]] = ()  # fields that hold arrays instead of numbers: see `traced`
 
     def __post_init__(self) -> None:
-        hints = _hints(type(self))
+        hints = _hints_of(self)
         for field in dataclasses.fields(self):
             value = _checked(field.name, getattr(self, field.name), hints[field.name])
             object.__setattr__(self, field.name, value)
@@ -77,7 +77,7 @@ class Settings:
 
     def parsed(self: S, texts: Mapping[str, str]) -> S:
         """Return these settings with some changed, given as text (`--set widths=100,100`)."""
-        hints = _hints(type(self))
+        hints = _hints_of(self)
         return self.changed(**{k: _parsed(k, v, hints[k]) if k in hints else v for k, v in texts.items()})
 
     def identity(self) -> dict[str, Any]:
@@ -118,10 +118,13 @@ def without_newer(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in NEWER or value != NEWER[name]}
 
 
-@functools.cache
-def _hints(kind: type[Settings]) -> dict[str, Any]:
-    """Return the types of the fields; Python evaluates their text anew every time it is asked."""
-    return typing.get_type_hints(kind)
+def _hints_of(settings: Settings) -> dict[str, Any]:
+    """Return the types of all fields."""
+    kind: object = type(settings)  # to mypy a class whose instances have a hash has none itself
+    return _hints(kind)
+
+
+_hints = functools.cache(typing.get_type_hints)  # Python evaluates their text anew every time it is asked
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
