@@ -26,6 +26,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks.shop import FEATURES, PLACES, Customers, Shop
 from perturank import Client
+from perturank.wire.specification import Mode
 
 IMAGES = Path(__file__).parent / "images"
 SEARCHES, RATE, BESIDE_FROM = 2000, 10, 1300
@@ -122,17 +123,16 @@ class ShopTraffic:
         self.client, self.shop, self.turn = client, Shop.of(SHOP_SEED), 0
         self.customers = Customers.of(self.shop, SHOP_SEED, 100_000)
 
-    def search(self, seconds: float, **how: str) -> None:
+    def search(self, seconds: float, mode: Mode = "learn", test: str | None = None) -> None:
         """Search for so long."""
         end = time.monotonic() + seconds
-        where = {"test": how["test"]} if "test" in how else {"model": "shop"}
         while time.monotonic() < end:
-            query = int(self.customers.queries[self.turn])
-            shown = self.client.rank(self.documents(query), source=str(self.turn), **how | where)  # type: ignore[arg-type]
+            query, source = int(self.customers.queries[self.turn]), str(self.turn)
+            shown = self.client.rank(self.documents(query), model="shop", test=test, mode=mode, source=source)
             order = np.array([int(each) for each in shown.ids])
             clicked = self.customers.clicks(self.turn, self.shop.grades[query], order)
             clicks = [shown.ids[place] for place in np.flatnonzero(clicked)]
-            self.client.feedback(shown.impression, clicks, final=True, **where)
+            self.client.feedback(shown.impression, clicks, model="shop", test=test, final=True)
             self.turn += 1
             time.sleep(1 / SHOP_RATE)
 

@@ -24,7 +24,7 @@ export class ShadowCharts {
   private readonly agreement = this.chart("Agreement with your order", percent, 1);
 
   constructor() {
-    const told = el("div", { class: "cost" }, el("h3", {}, "Would the ranker do better?"), this.value, this.verdict, this.basis, el("p", { class: "small muted" }, ASSUMES));
+    const told = el("div", { class: "gain" }, el("h3", {}, "Would the ranker do better?"), this.value, this.verdict, this.basis, el("p", { class: "small muted" }, ASSUMES));
     const cards = [this.gain.node, this.agreement.node, told].map((inside) => el("div", { class: "card" }, inside));
     this.node.append(this.title, el("div", { class: "grid quality" }, ...cards));
   }
