@@ -33,7 +33,7 @@ def ours(values: Values) -> list[int]:
         watch = watch if np.isnan(value) else watch.after(float(value))
         if watch.fall is not None:
             found.append(t)
-            watch = Watch()
+            watch = watch.again()
     return found
 
 

@@ -228,5 +228,5 @@ def watched(watch: Watch, values: Iterable[float]) -> tuple[Watch, int]:
     for value in values:
         watch = watch if np.isnan(value) else watch.after(float(value))
         if watch.fall is not None:
-            return Watch(), 1
+            return watch.again(), 1
     return watch, 0

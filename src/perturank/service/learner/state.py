@@ -398,10 +398,10 @@ class State:
 
     def _turn(self, ranker: Ranker) -> None:
         """Go on with another ranker, whose lists may be worse without a drift."""
-        self.ranker, self.unpublished, self.watch = ranker, True, Watch()
+        self.ranker, self.unpublished, self.watch = ranker, True, self.watch.again()
 
     def _react(self, reaction: OnDrift) -> None:
-        self.watch = Watch()
+        self.watch = self.watch.again()
         if reaction == "forget" and self.ranker is not None:
             self._turn(drift.faded(self.ranker))
             self._keep_scale()  # another one would be learned from all that was seen
