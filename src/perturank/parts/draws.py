@@ -29,11 +29,6 @@ def uniform(key: Key, shape: tuple[int, ...]) -> Array:
     return ((words(key, shape) >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2**-23)
 
 
-def below(n: Array, key: Key, shape: tuple[int, ...]) -> Array:
-    """Return whole numbers from 0 to n - 1; some are more frequent than others, by a share of n / 2³² at most."""
-    return (words(key, shape) % n.astype(jnp.uint32)).astype(jnp.int32)
-
-
 def normal(key: Key, shape: tuple[int, ...]) -> Array:
     """Return standard normal numbers."""
     return math.sqrt(2) * jax.scipy.special.erfinv(2 * uniform(key, shape) - 1)

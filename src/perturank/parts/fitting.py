@@ -76,7 +76,7 @@ class Sample(NamedTuple):
         replacement, from all pairs and weighted up. While all pairs fit, all are taken.
         """
         room, fits = _room(newest, budget), cls.is_all(history, newest, budget)
-        drawn = draws.below(jnp.maximum(history.n_pairs, 1), key, (room,))
+        drawn = jax.random.randint(key, (room,), 0, jnp.maximum(history.n_pairs, 1))
         rest = jnp.where(fits, jnp.arange(room), drawn)
         scale = jnp.where(fits, 1.0, history.n_pairs / room) * (rest < history.n_pairs)
         scale = jnp.where(jnp.any(rest[:, None] == newest[None, :], axis=1), 0.0, scale)
