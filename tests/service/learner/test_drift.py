@@ -14,7 +14,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.log import Log, changes, live_tests
 from perturank.service.log.feedback import record_feedback
-from perturank.service.log.records import Drifted, Impression, Record, new_id
+from perturank.service.log.records import Batch, Drifted, Impression, Record, new_id
 from perturank.service.log.refusals import Refused
 
 CERTAIN = np.zeros(PLACES, "<f4").tobytes()  # log-probabilities of agreeing with the best estimate
@@ -106,8 +106,7 @@ def test_a_drift_that_was_found_and_not_written_is_written_after_a_restart(log: 
     first.step()
     clicked(log, 30, 3)
     with log.transaction() as transaction:  # what the learner writes before it ends
-        batch = next(record.entry for record in log.read() if type(record.entry).__name__ == "Batch")
-        transaction.append("m", type(batch)(log.tail(), 30, [], is_counted=True))
+        transaction.append("m", Batch(log.tail(), 30, [], is_counted=True))
     first.catch_up()
     assert first.states["m"].has_drifted
     first.close()
