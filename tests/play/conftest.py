@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from helpers.browser import chromium
@@ -16,18 +15,10 @@ def library() -> Library:
     return Library(DOCUMENTS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """`perturank play` as a process, with small networks: one for all tests of a worker."""
+    """`perturank play` as a process, with small networks: one for all tests of a file, and at first nobody clicked."""
     game = Played(tmp_path_factory.mktemp("play"))
-    yield game
-    assert game.stop() == 0
-
-
-@pytest.fixture
-def new_game(tmp_path: Path) -> Iterator[Played]:
-    """Play the same for one test alone: nobody has clicked yet, so that a few clicks can be seen to count."""
-    game = Played(tmp_path)
     yield game
     assert game.stop() == 0
 

@@ -37,11 +37,14 @@ def places(moved: str) -> tuple[int, int]:
     return int(before or 11), int(after or 11)
 
 
-def test_text_is_never_interpreted(browser: Browser, new_game: Played) -> None:
-    """Before the first click BM25 alone decides what is shown: after one, exploration may leave html.escape out."""
+# These two come first: nobody has clicked yet, so that BM25 alone decides, and a few clicks can be seen to count.
+
+
+def test_text_is_never_interpreted(browser: Browser, played: Played) -> None:
+    """After the first click, exploration may leave html.escape out."""
     with watched(browser) as seen:
         query = "<script>document.title='taken'</script> <img src=x onerror=alert(1)>"
-        page = searched(seen, new_game, query)
+        page = searched(seen, played, query)
         expect(page.locator(".told")).to_contain_text(query)
         assert page.title() == "perturank play"
         assert page.locator("main script, main img").count() == 0
@@ -52,10 +55,10 @@ def test_text_is_never_interpreted(browser: Browser, new_game: Played) -> None:
         assert seen.errors == []
 
 
-def test_clicks_raise_the_version_and_the_place(browser: Browser, new_game: Played) -> None:
+def test_clicks_raise_the_version_and_the_place(browser: Browser, played: Played) -> None:
     """The place is the best estimate's, as the panel says it: that in the list as shown is partly luck."""
     with watched(browser) as seen:
-        page = searched(seen, new_game)
+        page = searched(seen, played)
         expect(page.locator(".result")).to_have_count(10)
         expect(chart(page, "Mean clicked place")).to_contain_text("click a result")
         expect(chart(page, "Reciprocal rank of the wanted")).to_contain_text("switch on simulated users")
