@@ -268,7 +268,7 @@ def batched_chunk(
 
     def one(b: Array, state: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         arrays, ndcgs, regrets = state
-        ranker = eqx.combine(arrays, static)
+        ranker: Any = eqx.combine(arrays, static)
         first = start + b * size + 1
         # One after another: beside one another their bits would depend on how many there are.
         seen, found, wrong = lax.map(lambda i: seen_in(world, ranker, first + i), jnp.arange(size))
