@@ -10,8 +10,8 @@ queries that find the target, and send feedback on these lists. They know neithe
 | early | promotes with 4 ln T clicks in T searches, as soon as it can, and never again |
 
 Published attacks reach more: those of Zuo et al. (2023, arXiv:2305.17071) and Wang et al. (2023, arXiv:2305.19218)
-change the clicks of honest users, at a cost of O(log T), and Chattopadhyay et al. (2025, arXiv:2509.22855) do so
-without seeing the lists. Of these, `early` keeps the budget and the timing (attack, then quit).
+change the clicks of honest users, at a cost that is sublinear in T; Chattopadhyay et al. (2025, arXiv:2509.22855) need
+O(log T) changes and do not see the lists. Of these, `early` keeps the budget and the timing (attack, then quit).
 
 **The trial.** Customers and shops are those of `shop.py`. Lists are learned in batches of 50, and the next batch is
 drawn from the version that has learned them. Draws are seeded, so the same command gives the same numbers.
