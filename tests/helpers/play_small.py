@@ -53,6 +53,7 @@ class Played:
         found = re.search(r"http://[^/\s]+", self._process.stdout.readline())
         assert found is not None, self.errors()
         self.url = found.group()
+        self._http = httpx.Client(base_url=self.url, verify=False, timeout=60)
 
     def errors(self) -> str:
         """Return what it wrote to stderr."""
@@ -61,12 +62,12 @@ class Played:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return an answer."""
-        answer: dict[str, Any] = httpx.get(self.url + path, timeout=60).raise_for_status().json()
+        answer: dict[str, Any] = self._http.get(path).raise_for_status().json()
         return answer
 
     def send(self, path: str, body: dict[str, Any], method: str = "POST") -> dict[str, Any]:
         """Return the answer to what is sent, whatever its status."""
-        answer: dict[str, Any] = httpx.request(method, self.url + path, json=body, timeout=60).json()
+        answer: dict[str, Any] = self._http.request(method, path, json=body).json()
         return answer
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class Played:
 
     def stop(self) -> int:
         """Ask it to stop and return its exit code; what does not stop is killed."""
+        self._http.close()
         self._process.terminate()
         try:
             return self._process.wait(60)

@@ -50,7 +50,8 @@ class Serving:
 
     def ready(self) -> Self:
         """Wait until it answers, and nothing is left to compile."""
-        self.until(lambda: httpx.get(f"{self.url}/readyz", timeout=SECONDS).json()["status"] == "ready")
+        with httpx.Client(verify=False, timeout=SECONDS) as http:  # certificates take longer to load than an answer
+            self.until(lambda: http.get(f"{self.url}/readyz").json()["status"] == "ready")
         return self
 
     def until(self, holds: Any, seconds: float = SECONDS) -> None:
