@@ -51,10 +51,10 @@ def serve(
         return
     settings = settings.checked()
     # First: it loads JAX and the rankers while this process does.
-    learner = children.start(*settings.learner_words, log=settings.log) if settings.learner == "child" else None
+    child = children.start(*settings.learner_words, log=settings.log) if settings.learner == "child" else None
     from perturank.service.http import server  # last: the settings can be shown without loading JAX
 
-    server.serve(settings, typer.echo, learner=learner)
+    server.serve(settings, typer.echo, learner=child)
 
 
 key_commands = typer.Typer(help="API keys of a service.", no_args_is_help=True)
