@@ -273,8 +273,8 @@ def batched_chunk(
         # One after another: beside one another their bits would depend on how many there are.
         seen, found, wrong = lax.map(lambda i: seen_in(world, ranker, first + i), jnp.arange(size))
         keys = jax.vmap(lambda i: jax.random.fold_in(world.keys[LEARNING], first + i))(jnp.arange(size))
-        ranker = ranker.remembered(keys[0]) if isinstance(ranker, Forgets) else ranker
-        ranker = batches.learned(ranker, seen, keys, jnp.asarray(size))
+        kept: Any = ranker.remembered(keys[0]) if isinstance(ranker, Forgets) else ranker
+        ranker = batches.learned(kept, seen, keys, jnp.asarray(size))
         ndcgs = lax.dynamic_update_slice_in_dim(ndcgs, found, b * size, 0)
         regrets = lax.dynamic_update_slice_in_dim(regrets, wrong, b * size, 0)
         return eqx.filter(ranker, eqx.is_array), ndcgs, regrets
