@@ -1,7 +1,8 @@
-"""Versions kept whole past an erasure, which deletes records that they would be rebuilt from.
+"""Versions past an erasure, which deletes records that they would be rebuilt from: kept whole, or withdrawn.
 
 Before the records are deleted, the log is followed once more, and each version whose bytes are stored is stored again
-with all that learning needs. So it can still be rolled back to, and an earlier generation can still be restored.
+with all that learning needs. So it can still be rolled back to, and an earlier generation can still be restored. If
+the source is to be unlearned, the versions that learned from it go.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from perturank.errors import BadInput
 from perturank.service.learner import checkpoint
 from perturank.service.learner.lead import Superseded
 from perturank.service.learner.replay import recall_from
+from perturank.service.learner.state import State
 from perturank.service.log import Log, Transaction, snapshots
-from perturank.service.log.records import RolledBack, Snapshot
+from perturank.service.log.erasure import ErasedSources, requests_to_unlearn
+from perturank.service.log.records import Pinned, RolledBack, Snapshot
 from perturank.service.log.refusals import Refused
 from perturank.service.telemetry.logger import logger
 
@@ -75,3 +78,31 @@ def drop(log: Log, transaction: Transaction, model: str, at: int, horizon: int) 
         published = snapshots.found(log, model, version)
         if version not in stored or published is None or published.position < horizon:
             transaction.remove(snapshots.whole_name(model, version))
+
+
+def withdraw(log: Log, state: State, guard: Guard) -> Iterator[None]:
+    """Delete the stored versions that have learned from sources which the model has unlearned; yield now and then.
+
+    Versions before the first record of these sources stay, and are stored whole. If one is pinned that goes, the pin
+    goes too. The newest version, which has unlearned them, must be published before.
+    """
+    model, end = state.model, state.unlearned
+    asked = ErasedSources(requests_to_unlearn(log, model, state.based), log.secret)
+    first = end
+    for record in log.read(up_to=end, model=model):
+        if asked.own(record):
+            first = record.position
+            break
+        yield
+    yield from preserve(log, model, first, guard)
+    stored = {*snapshots.versions(log, model), *snapshots.whole_versions(log, model)}
+    published = [each for each in (snapshots.found(log, model, version) for version in stored) if each is not None]
+    withdrawn = {each.snapshot.version for each in published if first < each.position < end}
+    with log.transaction() as transaction:
+        guard(transaction)
+        for version in withdrawn:
+            transaction.remove(snapshots.version_name(model, version))
+            transaction.remove(snapshots.whole_name(model, version))
+        pinned = transaction.newest(model, Pinned)
+        if pinned is not None and isinstance(pinned.entry, Pinned) and pinned.entry.version in withdrawn:
+            transaction.append(model, Pinned(None))

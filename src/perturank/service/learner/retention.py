@@ -17,7 +17,7 @@ import numpy as np
 
 from perturank.errors import BadInput
 from perturank.parts.standardised import Standardised
-from perturank.service.learner import checkpoint, preservation, replay, unlearning
+from perturank.service.learner import checkpoint, preservation, replay
 from perturank.service.learner.lead import Lead
 from perturank.service.learner.state import State
 from perturank.service.log import Log, Transaction, changes, erasure, live_tests, snapshots
@@ -466,7 +466,7 @@ class Housekeeper:
         if request != state.erased:
             request = state.erased
             if state.unlearned > state.based:
-                records = unlearning.withdraw(self._log, state, self._guard)
+                records = preservation.withdraw(self._log, state, self._guard)
             else:
                 records = preservation.preserve(self._log, state.model, request, self._guard)
             self._preservations[state.model] = request, records

@@ -1,4 +1,4 @@
-"""Unlearning a source: a model is learned anew from the records that are left, and earlier versions are withdrawn.
+"""Unlearning a source: a model is learned anew from the records that are left.
 
 Scales, batches, drifts and what the limits skipped are no part of what is left: the learner writes them anew, as one
 does that begins with a log which never held the source. What an operator decided stays: changes, imports, roll-backs.
@@ -7,13 +7,11 @@ does that begins with a log which never held the source. What an operator decide
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
 from copy import copy
 
-from perturank.service.learner import preservation
 from perturank.service.learner.state import Recall, State
-from perturank.service.log import Log, Transaction, snapshots
-from perturank.service.log.erasure import ErasedSources, erased_up_to, requests_to_unlearn
+from perturank.service.log import Log
+from perturank.service.log.erasure import erased_up_to
 from perturank.service.log.records import (
     Batch,
     Changed,
@@ -21,15 +19,12 @@ from perturank.service.log.records import (
     Drifted,
     Erased,
     Imported,
-    Pinned,
     RolledBack,
     Scaled,
     Snapshot,
 )
 from perturank.service.log.refusals import NotKnown
 from perturank.service.log.spec import Spec
-
-Guard = Callable[[Transaction], None]
 
 
 def remaining(log: Log, model: str, position: int, recall: Recall, instead: Spec | None = None) -> State:
@@ -89,31 +84,3 @@ def _go_back(state: State, version: State, position: int, learned: int) -> None:
         state.shown_since, state.shown_first = version.shown_since, list(version.shown_first)
         changed = version.spec.layout != state.spec.layout
         state.layouts = [*version.layouts, *([(position, version.spec.layout)] if changed else [])]
-
-
-def withdraw(log: Log, state: State, guard: Guard) -> Iterator[None]:
-    """Delete the stored versions that have learned from sources which the model has unlearned; yield now and then.
-
-    Versions before the first record of these sources stay, and are stored whole. If one is pinned that goes, the pin
-    goes too. The newest version, which has unlearned them, must be published before.
-    """
-    model, end = state.model, state.unlearned
-    asked = ErasedSources(requests_to_unlearn(log, model, state.based), log.secret)
-    first = end
-    for record in log.read(up_to=end, model=model):
-        if asked.own(record):
-            first = record.position
-            break
-        yield
-    yield from preservation.preserve(log, model, first, guard)
-    stored = {*snapshots.versions(log, model), *snapshots.whole_versions(log, model)}
-    published = [each for each in (snapshots.found(log, model, version) for version in stored) if each is not None]
-    withdrawn = {each.snapshot.version for each in published if first < each.position < end}
-    with log.transaction() as transaction:
-        guard(transaction)
-        for version in withdrawn:
-            transaction.remove(snapshots.version_name(model, version))
-            transaction.remove(snapshots.whole_name(model, version))
-        pinned = transaction.newest(model, Pinned)
-        if pinned is not None and isinstance(pinned.entry, Pinned) and pinned.entry.version in withdrawn:
-            transaction.append(model, Pinned(None))
