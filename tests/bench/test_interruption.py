@@ -13,9 +13,12 @@ import pytest
 from helpers.serving import SECONDS, children, is_running
 
 ROOT = Path(__file__).parents[2]
+# A shell lets what it runs in the background ignore SIGINT, and the tests may run there.
 PROGRAM = """
+import signal
 import time
 from benchmarks.service import running_service
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with running_service(None, 4) as (url, pid):
     print(pid, flush=True)
     time.sleep(600)
