@@ -17,11 +17,8 @@ def left_out(
         last = np.array([sources[j] or "" for j in learned[-among:]])
         pairs = np.array(said[-among:]).reshape(-1, 2)
         n_lists = np.sum(last == source)
-        average = np.sum(last != "") / max(len(set(last[last != ""])), 1)
         n_votes = [np.sum((pairs == (source, document)).all(axis=1)) for document in clicked]
-        is_over = (cap is not None and n_lists >= cap and n_lists > average) or (
-            votes is not None and max(n_votes, default=0) >= votes
-        )
+        is_over = (cap is not None and n_lists >= cap) or (votes is not None and max(n_votes, default=0) >= votes)
         if source is None or not is_over:
             learned.append(i)
             said += [(source, document) for document in sorted(clicked) if source is not None]

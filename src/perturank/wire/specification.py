@@ -80,7 +80,7 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     window: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_WINDOW)] = 1800.0  # seconds that feedback may take
     settle: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WINDOW)] = 30.0  # seconds from an event to its learning
     exploration: Exploration = Exploration()
-    cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # of a source, in the last 1,000
+    cap: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None  # impressions of a source in the last 1,000
     votes: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None  # of a source for a document in the last 1,000
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_A_BATCH)] | None = None  # learned together; none: all there is
     chance: Chance = "machine"  # seeded: the number of the draw decides a list, and the seed

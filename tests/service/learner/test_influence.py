@@ -145,11 +145,3 @@ def test_votes_can_be_limited_later_and_learning_goes_on(log: Log) -> None:
     again = Learner(log)
     again.catch_up()
     assert bits(again) == now
-
-
-def test_sources_so_few_that_each_reaches_the_cap_teach_on_in_turn() -> None:
-    due = [
-        Completed(i, i, i, bytes([i]), "learn", source.encode(), frozenset()) for i, source in enumerate("abababaaaab")
-    ]
-    names = SourceLimits(spec(cap=2), deque(maxlen=AMONG), deque(maxlen=AMONG)).skipped(due)
-    assert [name[0] for name in names] == [7, 8, 9]

@@ -39,17 +39,9 @@ class SourceLimits:
         return skipped
 
     def _is_capped(self, completed: Completed) -> bool:
-        """Return whether too many of the last impressions come from its source.
-
-        Where sources are few, each would reach the cap and none could teach any more. So a source that has taught no
-        more than the others on average goes on.
-        """
-        source = completed.source
-        if self._cap is None or source is None or completed.before is not None:
-            return False
-        n = self._n_of_source[source]
-        named = {each: count for each, count in self._n_of_source.items() if each is not None and count > 0}
-        return n >= self._cap and n * len(named) > sum(named.values())
+        """Return whether too many of the last impressions come from its source."""
+        source, is_first = completed.source, completed.before is None
+        return self._cap is not None and is_first and source is not None and self._n_of_source[source] >= self._cap
 
     def _is_repeated(self, completed: Completed) -> bool:
         """Return whether its source has voted too often for one of its documents.
