@@ -14,6 +14,7 @@ from perturank.service.log.records import (
     Closed,
     Compacted,
     Deleted,
+    Drifted,
     Entry,
     Erased,
     Event,
@@ -49,6 +50,7 @@ OF_EACH_KIND: list[Entry] = [
     Settled([b"123456789012"]),
     LiveTestChanged(LiveTest(("m", "own"))),
     LiveTestStopped("m"),
+    Drifted(30, 0.8, 0.5, "alarm"),
 ]
 
 
