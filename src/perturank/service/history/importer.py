@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -84,21 +83,13 @@ class Importer:
         return self._current.spec
 
     def fates(self, lists: Iterable[GivenList], *, strict: bool = False) -> Iterator[tuple[GivenList, Fate]]:
-        """Write the lists in their order, and yield what became of each; `strict`: a refusal is the last.
-
-        While one thread writes some lists, this one prepares the next.
-        """
-        waiting, writing = iter(lists), None
-        with ThreadPoolExecutor(1, thread_name_prefix="import") as pool:
-            while some := list(islice(waiting, AT_ONCE)):
-                prepared = self._prepare(some, strict)
-                if writing is not None:
-                    yield from _done(*writing)
-                writing = prepared, pool.submit(self._write, prepared)
-                if len(prepared.given) < len(some):
-                    break
-            if writing is not None:
-                yield from _done(*writing)
+        """Write the lists in their order, and yield what became of each; `strict`: a refusal is the last."""
+        waiting = iter(lists)
+        while some := list(islice(waiting, AT_ONCE)):
+            prepared = self._prepare(some, strict)
+            yield from zip(prepared.given, self._write(prepared), strict=True)
+            if len(prepared.given) < len(some):
+                break
 
     def _prepare(self, some: Sequence[GivenList], strict: bool = False) -> PreparedLists:
         current, level = self._current, -1
@@ -206,10 +197,6 @@ def _renamed(pages: Sequence[Page], generation: int, model: str, secret: bytes) 
 
 def _used_twice(page: Page) -> BadInput:
     return Refused(f"the query_id {page.query_id!r} occurs twice", "give each list an id of its own")
-
-
-def _done(prepared: PreparedLists, writing: Future[list[Fate]]) -> Iterator[tuple[GivenList, Fate]]:
-    yield from zip(prepared.given, writing.result(), strict=True)
 
 
 def _level(features: np.ndarray) -> int:
