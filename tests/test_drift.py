@@ -96,3 +96,7 @@ def test_streams_that_stay_as_they_are_are_seldom_told_to_fall(p_first: float) -
     others = [(1 - p_first) / 3] * 3
     found = [alarms(rng.choice([1.0, 0.5, 1 / 3, 0.1], 20_000, p=[p_first, *others]).tolist()) for _ in range(3)]
     assert sum(map(len, found)) <= 6  # in 60,000 lists
+
+
+def test_a_high_value_among_the_first_does_not_make_the_next_ones_a_fall() -> None:
+    assert alarms([3.0, *[0.5] * 200]) == []
