@@ -179,3 +179,4 @@ def test_shadow_mode_is_told_on_the_dashboard_where_there_is_some(
         page.goto(f"{serving.url}/?model=m")
         expect(page.get_by_role("heading", level=2).first).to_have_text("Quality over time: m")
         expect(page.get_by_role("region", name=re.compile("Shadow mode"))).to_have_count(0)
+    traffic.http.delete(f"/v1/models/{name}").raise_for_status()  # others count the models of this service

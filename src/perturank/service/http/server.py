@@ -66,8 +66,9 @@ def serve(
         machine.look_for_garbage_seldom()
         loaded = service.models.get(DEFAULT) if DEFAULT in service.models else None
         say(welcome(address, settings, None if loaded is None else loaded.spec.n_features))
-        with _quiet_end():
-            _Server(configured(app), service).run(sockets=[listening])
+        server = _Server(configured(app), service)
+        with _stopped_by_signals(server):
+            server.run(sockets=[listening])
         service.close()
         tracing.close()
 
@@ -100,9 +101,9 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def _quiet_end() -> Iterator[None]:
-    """Ignore the signal that stopped the server: uvicorn raises it again after the shutdown."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+def _stopped_by_signals(server: _Server) -> Iterator[None]:
+    """Let signals stop the server also before uvicorn listens to them, and after: it raises the last one again."""
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
