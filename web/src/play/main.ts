@@ -74,10 +74,16 @@ async function search(query: string, chosen: string | null): Promise<void> {
     const focused = document.activeElement?.closest(".results") !== null && document.activeElement !== document.body;
     show(results, found, state?.beside ?? null, chosen, choose);
     if (chosen === null) say(told, `${number(found.lists[0]?.results.length ?? 0)} results of ${number(found.candidates)} candidates for “${query}”.`);
-    else if (focused) results.querySelector<HTMLElement>(`[data-path="${CSS.escape(chosen)}"]`)?.focus();
+    else if (focused) focusOn(chosen);
   } catch (error) {
     failed(error);
   }
+}
+
+/** Focus a document's title; the first one where exploration has left the document out of the new list. */
+function focusOn(path: string): void {
+  const title = results.querySelector<HTMLElement>(`[data-path="${CSS.escape(path)}"]`) ?? results.querySelector<HTMLElement>(".title");
+  title?.focus();
 }
 
 async function choose(found: Found, list: List, result: Result): Promise<void> {
