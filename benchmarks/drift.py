@@ -2,8 +2,8 @@
 
 python -m benchmarks.drift --data FOLDER --out FOLDER
 
-Runs are kept in the folder `out` and not run again. The settings of the detector of `perturank.drift` were chosen on
-the streams before `CHOSEN_ON`; the tables of detectors are made of all streams, and of those from there on.
+Runs are kept in the folder `out` and not run again. The detector of `perturank.drift` and its settings were chosen on
+the streams before `CHOSEN_ON`; the tables are made of those from there on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.drift_streams import AFTER, ARMS, BLOCK, KINDS, SIGNALS, Outcome
 from perturank import machine
 from perturank.drift import Watch
 
-N_STREAMS, CHOSEN_ON = 20, 14
+N_STREAMS, CHOSEN_ON = 20, 20
 ENOUGH = 0.9  # of what a fresh ranker reaches
 Values = Iterable[float]
 Alarms = Callable[[Values], list[int]]  # a stream's values, NaN where there is none, and the rounds of its alarms
@@ -133,13 +133,13 @@ def recovery(after: np.ndarray, target: float) -> int:
     return BLOCK * int(reached[0] if len(reached) else len(after))
 
 
-def print_recoveries(study: Study, arms: Iterable[tuple[str, bool]], n: int) -> None:
+def print_recoveries(study: Study, arms: Iterable[tuple[str, bool]], numbers: Sequence[int]) -> None:
     """Print how many rounds after an abrupt change each arm needs to be as good as a fresh one almost is."""
     print("| ranker | rounds: mean ± error | worst | never | to the default's own | NDCG@10 after 500 | after 1,500 |")
     print("|---|---|---|---|---|---|---|")
     for arm, reacts in arms:
         rows = []
-        for number in range(n):
+        for number in numbers:
             stream = Stream("abrupt", number)
             assert stream.change is not None
             after = study.outcome(arm, stream, reacts).ndcg[stream.change // BLOCK - 1 :, 1]
@@ -147,7 +147,7 @@ def print_recoveries(study: Study, arms: Iterable[tuple[str, bool]], n: int) -> 
             targets = [study.outcome(each, Stream("fresh", number)).ndcg[-1, 1] for each in (arm, "default")]
             rows.append([*(recovery(after, target) for target in targets), after[500 // BLOCK], after[-1]])
         own, common, soon, late = np.array(rows).T
-        error = own.std(ddof=1) / np.sqrt(n)
+        error = own.std(ddof=1) / np.sqrt(len(numbers))
         print(
             f"| {arm}{', forgets' if reacts else ''} | {own.mean():.0f} ± {error:.0f} | {own.max():.0f} "
             f"| {np.mean(own > AFTER):.2f} | {common.mean():.0f}, worst {common.max():.0f} "
@@ -156,28 +156,45 @@ def print_recoveries(study: Study, arms: Iterable[tuple[str, bool]], n: int) -> 
         )
 
 
+def print_losses(study: Study, numbers: Sequence[int]) -> None:
+    """Print what a reaction costs where nothing changes: the NDCG@10 with it, less that without."""
+    streams = [Stream("none", number) for number in numbers]
+    forgets, stays = (
+        np.stack([study.outcome("default", stream, reacts).ndcg[:, 0] for stream in streams])
+        for reacts in (True, False)
+    )
+    lost = forgets - stays  # [streams, blocks]
+    for name, each in (("mean over all rounds", lost.mean(axis=1)), ("at the end", lost[:, -1])):
+        error = each.std(ddof=1) / np.sqrt(len(numbers))
+        print(f"{name}: {each.mean():+.4f} ± {error:.4f}, worst {each.min():+.4f}, others than 0: {np.sum(each != 0)}")
+
+
 def main() -> None:
     """Run what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the intents")
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--first", type=int, default=CHOSEN_ON, help="number of the first stream")
     parser.add_argument("--streams", type=int, default=N_STREAMS, help="of each kind")
     parser.add_argument("--arms", default=",".join(ARMS), help="rankers whose recovery is measured")
-    parser.add_argument("--tables", default="detectors,recovery")
+    parser.add_argument("--tables", default="detectors,recovery,losses")
     asked = parser.parse_args()
     machine.pin_threads(1)
     asked.out.mkdir(exist_ok=True)
     study = Study(asked.data, asked.out)
+    numbers = range(asked.first, asked.first + asked.streams)
+    print(f"streams of each kind: {numbers[0]} to {numbers[-1]}")
     if "detectors" in asked.tables:
-        every = [Stream(kind, number) for number in range(asked.streams) for kind in KINDS]
-        outcomes = {stream: study.outcome("default", stream) for stream in every}
-        for first in (0, CHOSEN_ON):
-            print(f"\nstreams of each kind: {first} to {asked.streams - 1}\n")
-            print_detectors({stream: outcome for stream, outcome in outcomes.items() if stream.number >= first})
+        print("\ndetectors\n")
+        every = [Stream(kind, number) for number in numbers for kind in KINDS]
+        print_detectors({stream: study.outcome("default", stream) for stream in every})
     if "recovery" in asked.tables:
-        print(f"\nabrupt changes: {asked.streams}\n")
+        print("\nrecovery after abrupt changes\n")
         arms = [(arm, False) for arm in asked.arms.split(",")]
-        print_recoveries(study, [*arms, ("default", True)], asked.streams)
+        print_recoveries(study, [*arms, ("default", True)], numbers)
+    if "losses" in asked.tables:
+        print("\nthe default that forgets, less the default, where nothing changes\n")
+        print_losses(study, numbers)
 
 
 if __name__ == "__main__":

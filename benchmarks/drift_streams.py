@@ -124,6 +124,8 @@ class Study:
 
     def outcome(self, arm: str, stream: Stream, reacts: bool = False) -> Outcome:
         """Return what became of a stream, from the folder if it is there."""
+        if reacts and watched(Watch(), clicked(self.outcome(arm, stream).signals))[1] == 0:
+            return self.outcome(arm, stream)  # there is nothing to react to
         path = self.out / f"{arm}{' forgets' if reacts else ''}-{stream.kind}-{stream.number}.npz"
         if not path.exists():
             found = self._run(arm, stream, reacts)

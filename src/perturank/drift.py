@@ -15,7 +15,7 @@ from typing import NamedTuple
 HORIZON = 1000  # values of which the mean is one, so that what was learned at first is forgotten
 TOLERANCE = 0.015  # of reciprocal ranks: a mean that falls by less is never told
 EVIDENCE = 3.0  # that a fall takes within the first HORIZON values
-LEAST = 30  # values before a fall; of fewer, neither mean nor variance is known
+LEAST = 30  # values before a fall can begin; of fewer, neither mean nor variance is known
 LEAST_VARIANCE = 0.04  # of reciprocal ranks; a hundred equal values do not make the next one a drift
 
 
@@ -49,7 +49,7 @@ class Watch(NamedTuple):
         variance = self.variance + share * ((value - self.mean) * (value - mean) - self.variance)
         total = self.sum + value - mean + TOLERANCE
         now = self._replace(n=n, mean=mean, variance=variance, sum=total, total_since=self.total_since + value)
-        if total <= self.highest:
+        if n > LEAST and total <= self.highest:
             return now
         return now._replace(total_since=0.0, highest=total, n_then=n, mean_then=mean, variance_then=variance)
 
@@ -65,8 +65,6 @@ class Watch(NamedTuple):
     @property
     def fall(self) -> Fall | None:
         """By how much the mean has fallen; None: there is too little evidence that it has."""
-        if self.n_then < LEAST:
-            return None
         evidence = 2 * TOLERANCE * self.depth / max(self.variance_then, LEAST_VARIANCE)
         if evidence <= EVIDENCE + math.log(max((self.earlier + self.n) / HORIZON, 1.0)):
             return None

@@ -16,9 +16,13 @@ def means(values: Sequence[float], horizon: int) -> np.ndarray:
     return np.array(found[1:])
 
 
-def fall(values: Sequence[float], horizon: int, tolerance: float) -> tuple[float, int, float]:
-    """Return how deep the sum lies below its highest point, how many values ago that was, and their mean."""
+def fall(values: Sequence[float], horizon: int, tolerance: float, least: int) -> tuple[float, int, float]:
+    """Return how deep the sum lies below its highest point, how many values ago that was, and their mean.
+
+    The highest point is sought after the first `least` values; of fewer, the last one is taken.
+    """
     sums = np.concatenate([[0.0], np.cumsum(np.asarray(values) - means(values, horizon) + tolerance)])
-    then = int(np.argmax(sums))
+    least = min(least, len(values))
+    then = least + int(np.argmax(sums[least:]))
     since = np.asarray(values)[then:]
     return float(sums[then] - sums[-1]), len(since), float(since.mean()) if len(since) else 0.0

@@ -142,3 +142,19 @@ def test_an_alarm_whose_number_moves_is_read_out_once(serving: Serving, traffic:
         expect(page.get_by_label("Alarms")).not_to_have_text(shown)
         expect(page.get_by_label("Alarms")).to_contain_text("Clicks have waited for")
         assert page.evaluate("window.changes") == 0
+
+
+def test_a_model_whose_people_want_something_else_says_since_when_and_what_it_does(
+    serving: Serving, traffic: Traffic, browser: Browser
+) -> None:
+    moment = traffic.http.get("/v1/overview").json()
+    drift = {"at": 1_790_000_000_000, "lists": 115, "before": 0.62, "after": 0.48, "reaction": "forget"}
+    body = f"data: {json.dumps(moment | {'chosen': moment['chosen'] | {'drift': drift}})}\n\n"
+    with watched(browser) as seen:
+        page = seen.page
+        page.route("**/v1/live", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+        page.goto(serving.url)
+        notice = page.get_by_text("people seem to want something else")
+        expect(notice).to_contain_text("was 0.620, and 0.480 over 115 lists after that")
+        expect(notice).to_contain_text("weighs a tenth")
+        assert seen.faults() == []

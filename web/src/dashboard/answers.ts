@@ -73,6 +73,8 @@ export interface Model {
   newest_at: number | null;
   lag: number;
   begun_anew: { at: number; generation: number; version: number; learned: number } | null;
+  /** When its lists were found to please people less than before, and by how much. */
+  drift: { at: number; lists: number; before: number; after: number; reaction: "alarm" | "forget" | "challenger" } | null;
   total: Summary;
 }
 

@@ -64,6 +64,7 @@ page.main.append(
     { class: "over-time", "aria-labelledby": "quality" },
     el("div", { class: "row" }, title, another, el("fieldset", { class: "switch" }, el("legend", { class: "hidden-visually" }, "How far back"), ...choices)),
     quality.anew,
+    quality.drift,
     quality.node,
   ),
   shadow.node,

@@ -13,10 +13,16 @@ const RANK = "Reciprocal rank of the first click";
 const REWARD = "Reward per search";
 const FEW = "Few lists begin as your own order does, so they leave it open between two bounds.";
 const SHADOW = 'To measure it, send a share of your searches with "mode": "shadow".';
+const REACTIONS = {
+  alarm: "The model goes on learning as before.",
+  forget: "What the model had seen by then weighs a tenth.",
+  challenger: "A fresh model was made to be tested beside it.",
+};
 
 export class QualityCharts {
   readonly node = el("div", { class: "grid quality" });
   readonly anew = el("p", { class: "notice", hidden: true });
+  readonly drift = el("p", { class: "notice", hidden: true });
   private seconds = 60; // of a bucket
   private readonly price = el("strong", { class: "value" }, "–");
   private readonly sign = el("p", { class: "small" });
@@ -44,8 +50,14 @@ export class QualityCharts {
     return this.seconds < 3600 ? clock(at) : day(at, true);
   }
 
-  /** Say that the model has begun anew, where it has. */
+  /** Say that the model has begun anew, or that people want something else, where it is so. */
   showModel(model: Chosen | null): void {
+    const drift = model?.drift ?? null;
+    this.drift.hidden = drift === null;
+    if (drift !== null) {
+      const fell = `the reciprocal rank of the first click was ${number(drift.before)}, and ${number(drift.after)} over ${counted(drift.lists, "list")} after that`;
+      say(this.drift, `Noticed on ${day(drift.at, true)}: people seem to want something else; ${fell}. ${REACTIONS[drift.reaction]}`);
+    }
     const anew = model?.begun_anew ?? null;
     this.anew.hidden = anew === null;
     if (anew === null || model === null) return;
