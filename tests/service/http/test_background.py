@@ -12,6 +12,7 @@ import pytest
 from helpers.service_small import wait_until_ready
 from starlette.testclient import TestClient
 
+from perturank.service.http import background
 from perturank.service.http.app import application
 from perturank.service.http.background import Health, Sampler, background_tasks
 from perturank.service.learner.learner import Learner
@@ -190,4 +191,23 @@ def test_without_compiling_first_only_what_was_asked_for_is_compiled(log: Log) -
             assert time.monotonic() < end
             time.sleep(0.02)
     assert [length for _, length in service.models.uncompiled()] == [16, 64]
+    service.close()
+
+
+def test_lengths_that_nobody_asked_for_wait_for_the_first_version(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "SECONDS_TO_LEARN_FIRST", 10 * SECONDS)
+    service, learner = Service(log, ServeSettings(max_documents=64)), Learner(log)
+    documents = [{"id": f"d{i}", "features": [i, 1]} for i in range(20)]
+    with TestClient(application(service), base_url="http://127.0.0.1") as http:
+        shown = http.post("/v1/models/default/rank", json={"documents": documents}).json()
+        end = time.monotonic() + SECONDS
+        while http.post("/v1/models/default/rank", json={"documents": documents}).json().get("fallback"):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert http.get("/readyz").json()["to_compile"] == 2
+        said = {"impression": shown["impression"], "clicks": ["d1"], "final": True}
+        http.post("/v1/models/default/feedback", json=said).raise_for_status()
+        assert learner.step() == 1
+        wait_until_ready(http)
+    assert list(service.models.uncompiled()) == []
     service.close()

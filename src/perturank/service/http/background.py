@@ -29,6 +29,7 @@ SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_IN_STEP = 0.01  # with batches of a fixed size, a client may wait for each version
 SECONDS_BETWEEN_COMPLETIONS = 1.0
 SECONDS_BETWEEN_SAMPLES = 5.0
+SECONDS_TO_LEARN_FIRST = 10.0  # for which other lengths wait after a model's first list
 COMPILING = "a list cannot be compiled"
 ENDED = "a background task has ended"
 MOST_DOCUMENTS = 128  # pairs grow with the square: of a longer query only the first are sampled
@@ -90,15 +91,15 @@ async def _compile(service: Service, health: Health) -> None:
 
     One that fails is retried after all others. Without `compile_first` only those asked for are compiled.
     """
-    only_wanted = not service.settings.compile_first
-    failed, own = set[ProgramKey](), anyio.CapacityLimiter(1)
+    failed, own, first_lists = set[ProgramKey](), anyio.CapacityLimiter(1), dict[str, float]()
     await anyio.to_thread.run_sync(lambda: streams(0)[LISTS], limiter=own)  # what every model needs
     while True:
         todo, is_found = None, False
         with health.watching("what is to be compiled cannot be found"):
-            uncompiled = service.models.uncompiled(only_wanted=only_wanted)
+            waits = _is_first_lesson_due(service, first_lists)
+            uncompiled = service.models.uncompiled(only_wanted=waits or not service.settings.compile_first)
             todo = next((each for each in uncompiled if program_key(*each) not in failed), None)
-            is_found = True
+            is_found = not waits
         if todo is None:
             if is_found and not failed:
                 health.works(COMPILING)
@@ -111,6 +112,18 @@ async def _compile(service: Service, health: Health) -> None:
         except Exception as error:  # whatever it is, other models must not wait for this one
             health.fails(COMPILING, error)
             failed.add(program_key(*todo))
+
+
+def _is_first_lesson_due(service: Service, first_lists: dict[str, float]) -> bool:
+    """Return whether a model has just shown its first list, and has no version yet.
+
+    The learner compiles too. With the processors to itself it has a first version in two thirds of the time.
+    """
+    now, due = time.monotonic(), False
+    for loaded in service.models.all():
+        if not loaded.published and service.models.recent.newest(loaded.name) is not None:
+            due |= now < first_lists.setdefault(loaded.name, now) + SECONDS_TO_LEARN_FIRST
+    return due
 
 
 @eqx.filter_jit
