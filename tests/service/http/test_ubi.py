@@ -5,9 +5,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
@@ -18,6 +20,7 @@ from perturank.service.log.records import Feedback, Impression
 from perturank.service.log.sqlite import SqliteLog
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
+from perturank.wire.specification import SpecRequest
 
 SAMPLE = Path(os.environ.get("PERTURANK_TEST_DATA", "")) / "ubi" / "ubi_queries_events.ndjson.gz"
 SHOP, EVIL = "https://shop.example", "https://evil.example"
@@ -301,3 +304,12 @@ def test_pages_of_a_query_in_one_batch_have_names_of_their_own(shop: Shop) -> No
     continued = shop.rank("q", documents=[*DOCUMENTS, {"id": "e", "features": [0.0]}], continues=second)
     assert {each["id"] for each in continued["ranking"]} == {"a", "b", "e"}
     assert shop.statuses(click("e")) == ["recorded"]
+
+
+def test_events_of_a_model_that_another_process_has_just_made_are_recorded(shop: Shop) -> None:
+    spec = {"ubi": {"application": "new shop"}, **SPEC}
+    other = Service(shop.service.log, ServeSettings(max_documents=16))
+    other.put("new", msgspec.convert(spec, SpecRequest))
+    with closing(other):
+        assert shop.statuses(click(application="new shop"), key=shop.secret) == ["early"]
+        assert shop.statuses(click(application="no shop"), key=shop.secret) == [404]

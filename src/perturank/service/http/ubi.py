@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
+import anyio.to_thread
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from perturank.service.http.auth import Key, Keyring, is_same_origin
 from perturank.service.http.decoding import JSON, read_body
-from perturank.service.log.refusals import Forbidden, Refused, TooLarge
+from perturank.service.log.refusals import Forbidden, NotKnown, Refused, TooLarge
 from perturank.service.serving.service import Service
 from perturank.service.serving.ubi import Result, model_of, note_queries, record_events
 from perturank.wire.answers import UbiAnswer, UbiOutcome
@@ -56,9 +57,23 @@ class UbiEndpoints:
         body = await read_body(request, min(MOST_BYTES, self._service.settings.body_bytes))
         taken: dict[int, tuple[str, R]] = {}
         results: dict[int, Result] = {}
+        has_looked = False
+
+        async def model_for(record: R) -> str:
+            nonlocal has_looked
+            try:
+                return self._model_of(request, record)
+            except NotKnown:
+                if has_looked:
+                    raise
+            has_looked = True
+            await anyio.to_thread.run_sync(self._service.refresh)  # another process may have created it a moment ago
+            return self._model_of(request, record)
+
         for i, content in enumerate(self._separated(body)):
             try:
-                taken[i] = self._taken(request, decode(content))
+                record = decode(content)
+                taken[i] = self._taken(request, await model_for(record), record)
             except msgspec.MsgspecError as error:
                 results[i] = Refused(f"the record cannot be understood: {error}")
             except Refused as refused:
@@ -78,10 +93,13 @@ class UbiEndpoints:
             raise TooLarge(f"there are {len(found)} records", f"send at most {most}")
         return found
 
-    def _taken(self, request: Request, record: R) -> tuple[str, R]:
-        """Return a record with its model; refuse one that this key, page or client may not send."""
+    def _model_of(self, request: Request, record: Recorded) -> str:
         key: Key | None = request.state.key
         model = model_of(self._service, record.application, None if key is None else key.models)
+        return self._service.models.get(model).name
+
+    def _taken(self, request: Request, model: str, record: R) -> tuple[str, R]:
+        """Return a record with its model; refuse one that this page or client may not send."""
         origin = request.headers.get("origin")
         origins = self._service.models.get(model).spec.ubi.origins
         if origin is not None and origin not in origins and not is_same_origin(request.headers):
