@@ -35,6 +35,7 @@ from perturank.service.log.records import (
     Feedback,
     Imported,
     Impression,
+    Pinned,
     Record,
     RolledBack,
     Scaled,
@@ -266,6 +267,7 @@ class State:
     # Positions of changes, each with the layout of the features in the impressions before it (see `Spec.layout`).
     layouts: list[tuple[int, Sequence[int]]] = field(default_factory=list)
     watch: Watch = Watch()  # of the lists' quality, since learning began or a drift was told
+    watched_after: int = 0  # lists up to this position were shown by a version that is not served any more
 
     def __post_init__(self) -> None:
         """Look up the versions to which later records roll back, so that they are kept and not rebuilt."""
@@ -299,6 +301,8 @@ class State:
                 self._rescale(scaled)
             case Drifted(reaction=reaction):
                 self._react(reaction)
+            case Pinned():
+                self._watch_anew()
             case Compacted(at=at):
                 self.based, self.compacted = at, record.position
             case Snapshot() as snapshot:
@@ -397,8 +401,13 @@ class State:
             del self.kept[done]
 
     def _turn(self, ranker: Ranker) -> None:
-        """Go on with another ranker, whose lists may be worse without a drift."""
-        self.ranker, self.unpublished, self.watch = ranker, True, self.watch.again()
+        """Go on with another ranker."""
+        self.ranker, self.unpublished = ranker, True
+        self._watch_anew()
+
+    def _watch_anew(self) -> None:
+        """Watch only lists that are shown from here on: another version's may be worse without a drift."""
+        self.watch, self.watched_after = self.watch.again(), self.at
 
     def _react(self, reaction: OnDrift) -> None:
         self.watch = self.watch.again()
@@ -437,8 +446,9 @@ class State:
             some = chosen[start : start + READ_AT_ONCE]
             rewarded = self._rewarded(some)
             if watches:
-                first = [told for told, each in zip(rewarded, some, strict=True) if each.before is None]
-                self.watch = drift.watched(self.watch, (drift.signal(each.shown, each.worth) for each in first))
+                pairs = zip(rewarded, some, strict=True)
+                new = [told for told, each in pairs if each.before is None and each.position > self.watched_after]
+                self.watch = drift.watched(self.watch, (drift.signal(each.shown, each.worth) for each in new))
             ranker = update.learn_from(
                 ranker,
                 rewarded,
