@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from perturank.service.log import Log
+from perturank.service.log import Log, snapshots
 from perturank.service.log.candidates import Candidates, candidates_of
 from perturank.service.log.records import (
     Changed,
@@ -17,6 +17,7 @@ from perturank.service.log.records import (
     document_worths,
 )
 from perturank.service.log.refusals import NotKnown
+from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
 
 
@@ -40,10 +41,14 @@ class Traffic:
 
     model: str
     spec: Spec
+    generation: int
     lists: list[JudgedList]
-    n_shown: int  # first pages, whether they can be judged or not
-    since: int  # position from which on the model has learned and had the features that it has now
     left_out: dict[str, int]
+
+    def spec_of(self, log: Log, published: PublishedVersion) -> Spec:
+        """Return the spec that makes a ranker of a version: of an earlier generation, the one of then."""
+        is_present = published.snapshot.generation == self.generation
+        return self.spec if is_present else snapshots.spec_at(log, self.model, published.position)
 
 
 @dataclass
@@ -67,7 +72,7 @@ def read_traffic(log: Log, model: str, up_to: int | None = None) -> Traffic:
     since = _since(changes, generation, now.spec)
     shown, heard, closed = _gathered(log.read(after=since, up_to=up_to, model=model), generation)
     specs = [(record.position, record.entry.spec) for record in changes if isinstance(record.entry, Changed)]
-    lists, left_out, n_shown = [], dict.fromkeys(("not complete yet", "not drawn", "no candidates kept"), 0), 0
+    lists, left_out = [], dict.fromkeys(("not complete yet", "not drawn", "no candidates kept"), 0)
     is_open = False
     for record in shown:
         entry, name = record.entry, record.impression
@@ -75,7 +80,6 @@ def read_traffic(log: Log, model: str, up_to: int | None = None) -> Traffic:
         assert name is not None
         said = heard.get(name, _Heard())
         is_open = is_open or not (record.position <= closed or said.is_final)
-        n_shown += 1
         reason = _reason(entry, is_open)
         if reason:
             left_out[reason] += 1
@@ -87,7 +91,7 @@ def read_traffic(log: Log, model: str, up_to: int | None = None) -> Traffic:
         worths = document_worths(said.events, now.spec.actions)
         worth = [worths.get(document, 0.0) for document in entry.ids]
         lists.append(JudgedList(record.position, record.at, name, entry.version, spec, candidates, log_p, worth))
-    return Traffic(model, now.spec, lists, n_shown, since, {why: n for why, n in left_out.items() if n})
+    return Traffic(model, now.spec, generation, lists, {why: n for why, n in left_out.items() if n})
 
 
 def _since(changes: list[Record], generation: int, spec: Spec) -> int:
