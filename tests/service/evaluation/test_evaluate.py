@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from helpers.service_small import N_FEATURES, closed, created, shown, spec
+from helpers.service_small import N_FEATURES, closed, created, impression, shown, spec
 from typer.testing import CliRunner
 
 from perturank.cli import app
@@ -23,6 +25,7 @@ from perturank.service.evaluation.traffic import read_traffic
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild_version
 from perturank.service.log import Log, changes, open_log, snapshots
+from perturank.service.log.records import new_id
 from perturank.service.log.refusals import Refused
 from perturank.service.serving.evaluations import Asked, Evaluations
 from perturank.service.serving.service import Service
@@ -227,6 +230,23 @@ def test_lists_that_people_may_still_click_on_are_left_out(log: Log) -> None:
     after = read_traffic(log, "m")
     assert (len(after.lists), after.left_out) == (5, {"not drawn": 1})
     assert name not in {each.name for each in after.lists}
+
+
+def test_lists_that_cannot_be_judged_take_little_memory(log: Log) -> None:
+    created(log, ranker="random")
+    large = msgspec.structs.replace(impression(log_p=b""), packed=bytes(20_000))
+    peaks = []
+    for n in (500, 1500):  # a page of the log has 500 records
+        with log.transaction() as transaction:
+            for _ in range(n):
+                transaction.append("m", large, new_id(0))
+        closed(log)
+        tracemalloc.start()
+        found = read_traffic(log, "m")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert found.left_out == {"no candidates kept": 2000}
+    assert peaks[1] - peaks[0] < 1500 * len(large.packed) / 2  # another page may be in memory, which is a third
 
 
 @pytest.mark.parametrize(

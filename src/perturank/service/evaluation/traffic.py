@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perturank.service.log import Log, snapshots
 from perturank.service.log.candidates import Candidates, candidates_of
@@ -74,7 +75,8 @@ def read_traffic(log: Log, model: str, up_to: int | None = None) -> Traffic:
     specs = [(record.position, record.entry.spec) for record in changes if isinstance(record.entry, Changed)]
     lists, left_out = [], dict.fromkeys(("not complete yet", "not drawn", "no candidates kept"), 0)
     is_open = False
-    for record in shown:
+    while shown:
+        record = shown.popleft()  # once decoded, its packed documents are not kept
         entry, name = record.entry, record.impression
         assert isinstance(entry, Impression)
         assert name is not None
@@ -105,13 +107,13 @@ def _since(changes: list[Record], generation: int, spec: Spec) -> int:
     return since
 
 
-def _gathered(records: Iterable[Record], generation: int) -> tuple[list[Record], dict[bytes, _Heard], int]:
+def _gathered(records: Iterable[Record], generation: int) -> tuple[deque[Record], dict[bytes, _Heard], int]:
     """Return the first pages of a generation, what was said of impressions, and up to where windows are closed."""
-    shown, heard, closed = [], dict[bytes, _Heard](), 0
+    shown, heard, closed = deque[Record](), dict[bytes, _Heard](), 0
     for record in records:
         match record.entry:
             case Impression() as entry if entry.generation == generation and not entry.earlier:
-                shown.append(record)
+                shown.append(_without_documents(record, entry) if _reason(entry, is_open=False) else record)
             case Feedback(effect="counted" | "early") as said if record.impression is not None:
                 about = heard.setdefault(record.impression, _Heard())
                 about.events += said.event_keys
@@ -119,6 +121,12 @@ def _gathered(records: Iterable[Record], generation: int) -> tuple[list[Record],
             case Closed(through=through):
                 closed = max(closed, through)
     return shown, heard, closed
+
+
+def _without_documents(record: Record, entry: Impression) -> Record:
+    """Return what is needed of a list that cannot be judged: of a million lists, few may have candidates."""
+    short = Impression(entry.generation, entry.version, entry.mode, [], None, b"", log_p=entry.log_p)
+    return replace(record, entry=short)
 
 
 def _reason(entry: Impression, is_open: bool) -> str:
