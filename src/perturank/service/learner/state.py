@@ -8,7 +8,7 @@ of waiting impressions; their documents are read from the log when they are lear
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -417,11 +417,9 @@ class State:
 
     def _learn(self, batch: Batch) -> None:
         """Learn the impressions of a batch, in the order of their completion."""
-        skipped = set(batch.skipped)
-        taken = [each for each in self._take_batch(batch) if each.name not in skipped and not each.is_skipped]
-        chosen = self._fitting(taken)
+        chosen = self._fitting(_not_skipped(batch, self._take_batch(batch)))
         self.batched = batch.through
-        self._skip(skipped)
+        self._skip(set(batch.skipped))
         if self.spec is None or self.ranker is None or not chosen:
             return
         self.ranker = self._teach(self.ranker, chosen, self.learned, watches=True)
@@ -555,6 +553,17 @@ class State:
         if self.is_scale_open or self.lacks_scale:
             waiting += self.shown_first[:1]
         return min([*waiting, oldest] if oldest is not None else waiting, default=None)
+
+
+def _not_skipped(batch: Batch, taken: Sequence[Completed]) -> list[Completed]:
+    """Return those of a batch that are learned; once an impression is skipped, it is whenever it is complete again."""
+    left, learned = Counter(batch.skipped), deque[Completed]()
+    for each in reversed(taken):
+        if left[each.name]:
+            left[each.name] -= batch.keeps_first
+        elif not each.is_skipped:
+            learned.appendleft(each)
+    return list(learned)
 
 
 def _scale_of(scaled: Scaled) -> Scale:
