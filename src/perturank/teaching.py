@@ -97,6 +97,9 @@ def distil(
     setting of the ranker, `l2_taught`. For others it is the number of lists of clicks that all lists of the teacher
     count as, by default WEIGHT.
     """
+    pupil = ranker.pupil() if isinstance(ranker, Teachable) else ranker
+    if isinstance(ranker, Teachable):
+        ranker.taught(pupil, trust)  # a bad trust is refused before the work, not after it
     rows = np.asarray(features, np.float32)
     given = np.asarray(scores(rows) if callable(scores) else scores, np.float64)
     lengths = np.asarray(group, np.int64)
@@ -106,7 +109,6 @@ def distil(
     ordered = np.sort(given)
     below, upto = np.searchsorted(ordered, given, "left"), np.searchsorted(ordered, given, "right")
     worth = (below + upto) / (2 * len(given))  # ties stand at the middle of their places
-    pupil = ranker.pupil() if isinstance(ranker, Teachable) else ranker
     weight = (WEIGHT if trust is None or isinstance(ranker, Teachable) else trust) / (n_lists * passes)
     learned: R = _shown(pupil, rows, worth * weight, lengths, prior, n_lists, passes, places, seed)
     return ranker.taught(learned, trust) if isinstance(ranker, Teachable) else learned
