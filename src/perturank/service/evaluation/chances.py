@@ -23,7 +23,6 @@ from perturank.service.log.records import Snapshot
 from perturank.wire.specification import Exploration
 
 DRAWS = 1000  # lists drawn again, to see how often each document stands at each place
-ANYWHERE = 1_000_000
 
 
 class Chances(NamedTuple):
@@ -107,8 +106,7 @@ def _marginal(
 
 
 def _bounds(limits: Exploration) -> tuple[Array, Array]:
-    displacement = ANYWHERE if limits.displacement is None else limits.displacement
-    return jnp.asarray(limits.protected, jnp.int32), jnp.asarray(displacement, jnp.int32)
+    return jnp.asarray(limits.protected, jnp.int32), jnp.asarray(limits.most_displacement, jnp.int32)
 
 
 def _padded(order: list[int], places: int, n: int) -> np.ndarray:
