@@ -22,6 +22,7 @@ import numpy as np
 from perturank import catalogue, clicks, datasets, machine, metrics
 from perturank.core import Array, Interaction, Key, Query, Ranker, Ranking, streams, with_room
 from perturank.datasets import Dataset, Fold
+from perturank.errors import BadInput
 from perturank.parts.standardised import Scale, Standardised, standardised
 from perturank.simulation import Shelf, World, rounds_done
 from perturank.teaching import distil, learn_labels
@@ -43,7 +44,7 @@ class PriorInLastColumn(eqx.Module):
     @classmethod
     def start(cls, settings: Any, n_features: int, key: Key) -> Self:
         """Refuse: there is a ranker inside."""
-        raise NotImplementedError
+        raise BadInput("this ranker is made of another one", "use PriorInLastColumn(ranker)")
 
     @property
     def settings(self) -> Any:

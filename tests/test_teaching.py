@@ -177,6 +177,32 @@ def test_a_teacher_becomes_a_model_of_the_service(tmp_path: Path) -> None:
     log.close()
 
 
+def test_a_teacher_that_is_trusted_less_or_more_says_which_setting_the_model_needs(tmp_path: Path) -> None:
+    teacher, _ = saved("lightgbm", tmp_path)
+    x, _, group = documents()
+    asked = [{"documents": [{"features": row} for row in rows.tolist()]} for rows in np.split(x, np.cumsum(group)[:-1])]
+    (tmp_path / "documents.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    spec: dict[str, Any] = {"settings": {"widths": [8], "budget": 64}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    out = tmp_path / "shop.safetensors"
+    words = [tmp_path / "documents.jsonl", "--teacher", teacher, "--spec", tmp_path / "spec.json", "--out", out]
+    said = CliRunner().invoke(app, ["warm-start", *map(str, words), "--trust", "30"])
+    assert said.exit_code == 0, said.output
+    needed = json.loads(said.stdout)["settings"]
+    assert needed == {"l2_taught": 30.0}
+    request = SpecRequest(n_features=D, settings=spec["settings"] | needed)
+    assert read_ranker_file("shop", checked_spec(request), out.read_bytes()).content
+
+
+def test_a_trust_that_cannot_be_is_refused_before_the_teacher_is_asked() -> None:
+    def teacher(rows: np.ndarray) -> np.ndarray:
+        raise AssertionError
+
+    x, _, group = documents()
+    with pytest.raises(pr.BadInput, match=r"l2_taught is 0\.5"):
+        distil(pr.make("p2headrank", D, widths=(8,)), x, teacher, group, trust=0.5)
+
+
 def test_labels_of_a_file_become_a_model(tmp_path: Path) -> None:
     x, y, group = documents(n_queries=8)
     qids = np.repeat(np.arange(len(group)), group)

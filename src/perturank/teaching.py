@@ -97,6 +97,7 @@ def distil(
     setting of the ranker, `l2_taught`. For others it is the number of lists of clicks that all lists of the teacher
     count as, by default WEIGHT.
     """
+    pupil = _pupil(ranker, trust)
     rows = np.asarray(features, np.float32)
     given = np.asarray(scores(rows) if callable(scores) else scores, np.float64)
     lengths = np.asarray(group, np.int64)
@@ -106,10 +107,18 @@ def distil(
     ordered = np.sort(given)
     below, upto = np.searchsorted(ordered, given, "left"), np.searchsorted(ordered, given, "right")
     worth = (below + upto) / (2 * len(given))  # ties stand at the middle of their places
-    pupil = ranker.pupil() if isinstance(ranker, Teachable) else ranker
     weight = (WEIGHT if trust is None or isinstance(ranker, Teachable) else trust) / (n_lists * passes)
     learned: R = _shown(pupil, rows, worth * weight, lengths, prior, n_lists, passes, places, seed)
     return ranker.taught(learned, trust) if isinstance(ranker, Teachable) else learned
+
+
+def _pupil(ranker: Any, trust: float | None) -> Any:
+    """Return the ranker that is shown the lists; refuse a bad trust before that work, not after it."""
+    if not isinstance(ranker, Teachable):
+        return ranker
+    pupil = ranker.pupil()
+    ranker.taught(pupil, trust)
+    return pupil
 
 
 def _checked(ranker: Ranker, features: ArrayLike, worth: np.ndarray, lengths: np.ndarray) -> np.ndarray:

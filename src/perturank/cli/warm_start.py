@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,12 @@ def warm_start(
         Path | None, typer.Option(help="JSON: the model as it is put into the service; by default its defaults.")
     ] = None,
     trust: Annotated[
-        float | None, typer.Option(help="Lists of clicks that a teacher, or all labels, count as.", min=0.001)
+        float | None,
+        typer.Option(
+            help="How hard the lessons are to overrule. p2headrank with a teacher: its setting l2_taught, 1 or more, "
+            "which the model must have too. Else: the lists of clicks that all lessons count as.",
+            min=0.001,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the lists that are shown.", min=0)] = 0,
 ) -> None:
@@ -53,7 +59,7 @@ def warm_start(
     start = _scaled(wanted, rows)
     options: dict[str, Any] = {"seed": seed} | ({} if trust is None else {"trust": trust})
     if teacher is not None:
-        scores = teachers.scores_of(teachers.load_teacher(teacher), rows)
+        scores = partial(teachers.scores_of, teachers.load_teacher(teacher))
         learned = distil(start, rows, scores, group, **options)
     elif labels is None or np.ptp(labels) == 0:
         raise BadInput(f"{documents} has no labels that differ", "name a teacher")
@@ -61,7 +67,13 @@ def warm_start(
         learned = learn_labels(start, rows, labels, group, **options)
     storage.save(learned, out)
     about = {"ranker": wanted.ranker, "n_features": wanted.n_features, "queries": len(group), "documents": len(rows)}
-    to_programs({"file": str(out), **about})
+    to_programs({"file": str(out), **about, "settings": _other_settings(learned, wanted)})
+
+
+def _other_settings(learned: Ranker, spec: Spec) -> dict[str, Any]:
+    """Return the settings that the model must be given, beside its spec, before it takes the file."""
+    given = spec.chosen_settings().as_dict()
+    return {name: value for name, value in learned.settings.as_dict().items() if value != given[name]}
 
 
 def _spec(path: Path | None) -> dict[str, Any]:

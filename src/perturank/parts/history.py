@@ -3,8 +3,8 @@
 A pair seen many times is one weighted term: only its total weight Σw and the weight Σw·y with which
 its first document was preferred matter, and the sum of its noises, which is N(0, ν² Σw).
 
-Where a history has a memory, it forgets: before a list is added to so many pairs, those that were told
-longest ago go, half of them, and the documents that no other pair needs (`newer_half`).
+Where a history has a memory, it forgets: before a list is added to so many pairs, the least recently seen
+half of them goes, and the documents that no other pair needs (`newer_half`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which pairs of a history were told longest ago: those that go first where not all can be remembered."""
+"""Which pairs of a history were least recently seen: they go first where not all can be remembered."""
 
 from __future__ import annotations
 

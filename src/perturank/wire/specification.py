@@ -21,7 +21,8 @@ ShownMode = Literal["learn", "exploit", "shadow", "own", "imported", "test"]
 Chance = Literal["machine", "seeded"]
 Scaling = Literal["auto", "query", "none"]
 OnDrift = Literal["alarm", "forget", "challenger"]
-Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+ANYWHERE = 1_000_000  # places: more than any list has
+Count = Annotated[int, msgspec.Meta(ge=0, le=ANYWHERE)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 LONGEST_ACTION = 100
@@ -57,6 +58,11 @@ class Exploration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     protected: Count = 0  # so many top places always show the best estimate
     displacement: Count | None = None  # places a document may stand away from where the best estimate has it
     share: Share = 1.0  # of the lists that explore at all
+
+    @property
+    def most_displacement(self) -> int:
+        """How many places a document may move; ANYWHERE, where nothing limits it."""
+        return ANYWHERE if self.displacement is None else self.displacement
 
 
 class Ubi(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

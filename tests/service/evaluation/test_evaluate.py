@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from helpers.service_small import N_FEATURES, closed, created, shown
+from helpers.service_small import N_FEATURES, closed, created, impression, shown, spec
 from typer.testing import CliRunner
 
 from perturank.cli import app
@@ -22,13 +24,14 @@ from perturank.service.evaluation.evaluate import evaluate
 from perturank.service.evaluation.traffic import read_traffic
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild_version
-from perturank.service.log import Log, open_log, snapshots
+from perturank.service.log import Log, changes, open_log, snapshots
+from perturank.service.log.records import new_id
 from perturank.service.log.refusals import Refused
 from perturank.service.serving.evaluations import Asked, Evaluations
 from perturank.service.serving.service import Service
 from perturank.service.settings import ServeSettings
 from perturank.wire.requests import ListFeedback
-from perturank.wire.specification import Exploration
+from perturank.wire.specification import Exploration, Feature
 
 N, V = 800, 6
 IDS = [f"d{row}" for row in range(V)]
@@ -170,17 +173,80 @@ def test_lists_that_mostly_do_not_explore_have_exact_probabilities_too(log: Log)
     assert len({tuple(np.round(each.log_p, 3)) for each in traffic.lists}) > 1
 
 
+@pytest.mark.parametrize("change", [{"ranker": "p2headrank"}, {"ranker": "p2linrank", "settings": {"floor": 0.1}}])
+def test_a_pinned_version_of_an_earlier_generation_judges_as_it_was_served(log: Log, change: dict[str, Any]) -> None:
+    kept: dict[str, Any] = {"candidates": 1.0, "chance": "seeded"}
+    created(log, ranker="p2linrank", settings={"floor": 0.5}, **kept)
+    serve(log, 30, 1)
+    Learner(log).step()
+    with log.transaction() as transaction:
+        changes.put(transaction, "m", spec(**kept, **change), begin_anew=True)
+        changes.pin(log, transaction, "m", 1)
+    serve(log, 30, 2)
+    traffic = read_traffic(log, "m")
+    assert {each.version for each in traffic.lists} == {1}
+    shown = [each.candidates.shown for each in traffic.lists]
+    for each, logged in zip(
+        chances_of(log, traffic, traffic.lists, shown, marginals=False), traffic.lists, strict=True
+    ):
+        assert each is not None
+        assert each.reach == pytest.approx(np.exp(np.cumsum(logged.log_p)), rel=1e-4)
+    assert evaluate(log, "m", "own", places=1).lists == 30
+    assert evaluate(log, "m", "1", places=1).against == "version 1"
+
+
+def test_a_replayed_version_reads_the_features_of_now(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = [Feature(name) for name in "abcde"]
+    kept: dict[str, Any] = {"ranker": "p2linrank", "scaling": "auto", "candidates": 1.0, "chance": "seeded"}
+    created(log, features=tuple(named), **kept)
+    serve(log, 30, 1)
+    Learner(log).step()
+    with log.transaction() as transaction:
+        changes.put(transaction, "m", spec(features=tuple(reversed(named)), **kept))
+    serve(log, 30, 2)
+    stored = evaluate(log, "m", "own", places=1)
+    monkeypatch.setattr(snapshots, "versions", lambda log, model: [])
+    assert evaluate(log, "m", "own", places=1) == stored
+
+
+def test_a_version_that_read_other_features_is_refused(log: Log) -> None:
+    created(log, ranker="random", candidates=1.0)
+    serve(log, 3, 1)
+    Learner(log).step()
+    with log.transaction() as transaction:
+        changes.put(transaction, "m", spec("random", scaling="query"), begin_anew=True)
+    with pytest.raises(Refused, match="version 1 of generation 1 read other features"):
+        evaluate(log, "m", "1")
+
+
 def test_lists_that_people_may_still_click_on_are_left_out(log: Log) -> None:
     created(log, ranker="random", candidates=1.0)
     serve(log, 3, 5)
     name = shown(log)  # an early record without probabilities, and without a word of it
     serve(log, 2, 6)
     found = read_traffic(log, "m")
-    assert (len(found.lists), found.n_shown, found.left_out) == (3, 6, {"not complete yet": 3})
+    assert (len(found.lists), found.left_out) == (3, {"not complete yet": 3})
     closed(log)
     after = read_traffic(log, "m")
     assert (len(after.lists), after.left_out) == (5, {"not drawn": 1})
     assert name not in {each.name for each in after.lists}
+
+
+def test_lists_that_cannot_be_judged_take_little_memory(log: Log) -> None:
+    created(log, ranker="random")
+    large = msgspec.structs.replace(impression(log_p=b""), packed=bytes(20_000))
+    peaks = []
+    for n in (500, 1500):  # a page of the log has 500 records
+        with log.transaction() as transaction:
+            for _ in range(n):
+                transaction.append("m", large, new_id(0))
+        closed(log)
+        tracemalloc.start()
+        found = read_traffic(log, "m")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert found.left_out == {"no candidates kept": 2000}
+    assert peaks[1] - peaks[0] < 1500 * len(large.packed) / 2  # another page may be in memory, which is a third
 
 
 @pytest.mark.parametrize(

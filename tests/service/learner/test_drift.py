@@ -9,7 +9,7 @@ from helpers.service_small import PLACES, created, impression, spec
 
 from perturank.core import Fades
 from perturank.drift import Watch
-from perturank.service.learner import drift
+from perturank.service.learner import drift, states
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import matches_stored, rebuild
 from perturank.service.log import Log, changes, live_tests
@@ -29,6 +29,11 @@ def clicked(log: Log, n: int, place: int | None, **changes: Any) -> None:
             name = new_id(log.tail())
             transaction.append("m", entry, name)
             record_feedback(transaction, "m", name, [] if place is None else [entry.ids[place]], True)
+
+
+def pin(log: Log, version: int | None) -> None:
+    with log.transaction() as transaction:
+        changes.pin(log, transaction, "m", version)
 
 
 def drifts(log: Log) -> list[Record]:
@@ -144,6 +149,42 @@ def test_a_model_that_is_rolled_back_is_watched_anew(log: Log) -> None:
     with log.transaction() as transaction:
         changes.roll_back(log, transaction, "m", 1)
     learner.step()
+    assert learner.states["m"].watch == Watch(earlier=60)
+
+
+@pytest.mark.parametrize("version", [1, None])
+def test_a_worse_version_that_is_served_after_a_pin_is_no_drift(log: Log, version: int | None) -> None:
+    created(log, ranker="p2linrank", on_drift="forget")
+    first = Learner(log)
+    clicked(log, 60, 0)
+    first.step()
+    if version is None:
+        pin(log, 1)
+    clicked(log, 40, 0)  # these wait when the pin changes
+    pin(log, version)
+    first.catch_up()
+    first.close()
+    second = Learner(log)
+    clicked(log, 60, 3)
+    while second.step():
+        pass
+    assert drifts(log) == []
+    report = rebuild(log, "m")
+    assert report.state.watch == second.states["m"].watch
+    assert report.state.watch[:2] == (60, 60)
+    assert small.same_bits(report.state.ranker, second.states["m"].ranker)
+
+
+def test_a_state_that_was_dropped_from_memory_knows_of_the_pin(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    created(log, ranker="p2linrank")
+    learner = Learner(log)
+    clicked(log, 60, 0)
+    learner.step()
+    learner.states.store(learner.states["m"])
+    monkeypatch.setattr(states, "MOST_STATES", 0)
+    pin(log, 1)
+    learner.step()
+    assert len(learner.states) == 0
     assert learner.states["m"].watch == Watch(earlier=60)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from helpers.service_small import bits, closed, created, forget_state, served, spec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +107,36 @@ def test_a_repeated_vote_among_later_events_is_not_learned(log: Log) -> None:
     assert learner.step() == 1
     assert skipped(log) == second
     assert rebuild(log, "m").differs is None
+
+
+@pytest.mark.parametrize("looks_between", [True, False])
+def test_what_was_complete_before_a_repeated_vote_is_learned_whenever_the_learner_looks(
+    log: Log, looks_between: bool
+) -> None:
+    created(log, votes=1)
+    learner = Learner(log)
+    visited(log, "a")
+    (second,) = visited(log, "a", "d1", start=100)
+    n = learner.step() if looks_between else 0
+    act(log, second, "d0", action="purchase")
+    assert n + learner.step() == 2
+    assert skipped(log) == [second]
+    seal = source_seal("a", log.secret)
+    assert list(learner.states["m"].votes) == [(seal, "d0"), (seal, "d1")]
+    report = rebuild(log, "m")
+    assert (report.differs, report.state.learned) == (None, 2)
+    assert bits(learner) == snapshots.digest(report.ranker, whole=True)
+    assert list(faults(log)) == []
+
+
+def test_a_batch_of_an_earlier_version_skips_what_was_complete_before_too(log: Log) -> None:
+    created(log, votes=1)
+    visited(log, "a")
+    (second,) = visited(log, "a", "d1", start=100)
+    act(log, second, "d0", action="purchase")
+    with log.transaction() as transaction:
+        transaction.append("m", Batch(log.tail(), 2, [second], is_counted=True))
+    assert rebuild(log, "m").state.learned == 1
 
 
 def test_votes_count_after_a_restart_and_are_forgotten_with_their_source(log: Log) -> None:

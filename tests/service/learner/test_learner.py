@@ -242,7 +242,7 @@ def test_a_source_has_its_say_only_so_often_and_the_log_says_so(log: Log) -> Non
         clicked(log, name, 0)
     assert learner.step() == 8
     batches = [record.entry for record in log.control_records() if isinstance(record.entry, Batch)]
-    assert batches == [Batch(batches[0].through, 8, names[2:4], is_counted=True)]
+    assert batches == [Batch(batches[0].through, 8, names[2:4], is_counted=True, keeps_first=True)]
     assert rebuild(log, "m").differs is None
 
 

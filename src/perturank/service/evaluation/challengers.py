@@ -85,11 +85,17 @@ def _version(log: Log, traffic: Traffic, version: int) -> Challenger:
     found = snapshots.found(log, traffic.model, version)
     if found is None:
         raise NotKnown(f"model {traffic.model!r} has no version {version}", "list its versions")
+    spec = traffic.spec_of(log, found)
+    if spec.reading != traffic.spec.reading:
+        what = (
+            f"version {version} of generation {found.snapshot.generation} read other features than the model does now"
+        )
+        raise Refused(what, "name a version of the present generation")
     content = log.stored(snapshots.version_name(traffic.model, version))
     if content is not None and snapshots.checksum(content) == found.snapshot.checksum:
-        ranker = snapshots.ranker_of(content, f"version {version}", traffic.spec)[0]
+        ranker = snapshots.ranker_of(content, f"version {version}", spec)[0]
     else:
-        ranker = traffic.spec.adapt(replay.rebuild_version(log, traffic.model, version))
+        ranker = spec.adapt(replay.rebuild_version(log, traffic.model, version))
     return _ranked(f"version {version}", ranker, traffic, found.position)
 
 

@@ -17,12 +17,12 @@ from perturank.service.evaluation.challengers import best_order, query_of
 from perturank.service.evaluation.traffic import JudgedList, Traffic
 from perturank.service.learner import checkpoint
 from perturank.service.learner.replay import recall_from
+from perturank.service.learner.state import State
 from perturank.service.log import Log, snapshots
 from perturank.service.log.records import Snapshot
 from perturank.wire.specification import Exploration
 
 DRAWS = 1000  # lists drawn again, to see how often each document stands at each place
-ANYWHERE = 1_000_000
 
 
 class Chances(NamedTuple):
@@ -55,22 +55,29 @@ def _rankers(log: Log, traffic: Traffic, versions: set[int]) -> Iterator[tuple[i
         yield 0, traffic.spec.start()
     for version in sorted(left & set(snapshots.versions(log, traffic.model))):
         content = log.stored(snapshots.version_name(traffic.model, version))
-        if content is not None:
+        published = snapshots.found(log, traffic.model, version)
+        if content is not None and published is not None:
             left.discard(version)
-            yield version, snapshots.ranker_of(content, f"version {version}", traffic.spec)[0]
+            yield version, snapshots.ranker_of(content, f"version {version}", traffic.spec_of(log, published))[0]
     if not left:
         return
     state = checkpoint.origin(log, traffic.model, recall_from(log))
     if state.ranker is not None and state.version in left and not state.unpublished:
         left.discard(state.version)
-        yield state.version, state.ranker
+        yield state.version, _as_served(state, traffic)
     for record in log.read(after=state.at, model=traffic.model):
         state.take(record)
         if isinstance(record.entry, Snapshot) and record.entry.version in left and state.ranker is not None:
             left.discard(record.entry.version)
-            yield record.entry.version, state.ranker
+            yield record.entry.version, _as_served(state, traffic)
             if not left:
                 return
+
+
+def _as_served(state: State, traffic: Traffic) -> Ranker:
+    """Return a replayed ranker behind the features of now, unless it is of an earlier generation."""
+    assert state.ranker is not None
+    return traffic.spec.adapt(state.ranker) if state.generation == traffic.generation else state.ranker
 
 
 def _chances(ranker: Ranker, shown: JudgedList, other: list[int], marginals: bool) -> Chances:
@@ -99,8 +106,7 @@ def _marginal(
 
 
 def _bounds(limits: Exploration) -> tuple[Array, Array]:
-    displacement = ANYWHERE if limits.displacement is None else limits.displacement
-    return jnp.asarray(limits.protected, jnp.int32), jnp.asarray(displacement, jnp.int32)
+    return jnp.asarray(limits.protected, jnp.int32), jnp.asarray(limits.most_displacement, jnp.int32)
 
 
 def _padded(order: list[int], places: int, n: int) -> np.ndarray:

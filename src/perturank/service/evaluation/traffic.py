@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from perturank.service.log import Log
+from perturank.service.log import Log, snapshots
 from perturank.service.log.candidates import Candidates, candidates_of
 from perturank.service.log.records import (
     Changed,
@@ -17,6 +18,7 @@ from perturank.service.log.records import (
     document_worths,
 )
 from perturank.service.log.refusals import NotKnown
+from perturank.service.log.snapshots import PublishedVersion
 from perturank.service.log.spec import Spec
 
 
@@ -40,10 +42,14 @@ class Traffic:
 
     model: str
     spec: Spec
+    generation: int
     lists: list[JudgedList]
-    n_shown: int  # first pages, whether they can be judged or not
-    since: int  # position from which on the model has learned and had the features that it has now
     left_out: dict[str, int]
+
+    def spec_of(self, log: Log, published: PublishedVersion) -> Spec:
+        """Return the spec that makes a ranker of a version: of an earlier generation, the one of then."""
+        is_present = published.snapshot.generation == self.generation
+        return self.spec if is_present else snapshots.spec_at(log, self.model, published.position)
 
 
 @dataclass
@@ -67,15 +73,15 @@ def read_traffic(log: Log, model: str, up_to: int | None = None) -> Traffic:
     since = _since(changes, generation, now.spec)
     shown, heard, closed = _gathered(log.read(after=since, up_to=up_to, model=model), generation)
     specs = [(record.position, record.entry.spec) for record in changes if isinstance(record.entry, Changed)]
-    lists, left_out, n_shown = [], dict.fromkeys(("not complete yet", "not drawn", "no candidates kept"), 0), 0
+    lists, left_out = [], dict.fromkeys(("not complete yet", "not drawn", "no candidates kept"), 0)
     is_open = False
-    for record in shown:
+    while shown:
+        record = shown.popleft()  # once decoded, its packed documents are not kept
         entry, name = record.entry, record.impression
         assert isinstance(entry, Impression)
         assert name is not None
         said = heard.get(name, _Heard())
         is_open = is_open or not (record.position <= closed or said.is_final)
-        n_shown += 1
         reason = _reason(entry, is_open)
         if reason:
             left_out[reason] += 1
@@ -87,7 +93,7 @@ def read_traffic(log: Log, model: str, up_to: int | None = None) -> Traffic:
         worths = document_worths(said.events, now.spec.actions)
         worth = [worths.get(document, 0.0) for document in entry.ids]
         lists.append(JudgedList(record.position, record.at, name, entry.version, spec, candidates, log_p, worth))
-    return Traffic(model, now.spec, lists, n_shown, since, {why: n for why, n in left_out.items() if n})
+    return Traffic(model, now.spec, generation, lists, {why: n for why, n in left_out.items() if n})
 
 
 def _since(changes: list[Record], generation: int, spec: Spec) -> int:
@@ -101,13 +107,13 @@ def _since(changes: list[Record], generation: int, spec: Spec) -> int:
     return since
 
 
-def _gathered(records: Iterable[Record], generation: int) -> tuple[list[Record], dict[bytes, _Heard], int]:
+def _gathered(records: Iterable[Record], generation: int) -> tuple[deque[Record], dict[bytes, _Heard], int]:
     """Return the first pages of a generation, what was said of impressions, and up to where windows are closed."""
-    shown, heard, closed = [], dict[bytes, _Heard](), 0
+    shown, heard, closed = deque[Record](), dict[bytes, _Heard](), 0
     for record in records:
         match record.entry:
             case Impression() as entry if entry.generation == generation and not entry.earlier:
-                shown.append(record)
+                shown.append(_without_documents(record, entry) if _reason(entry, is_open=False) else record)
             case Feedback(effect="counted" | "early") as said if record.impression is not None:
                 about = heard.setdefault(record.impression, _Heard())
                 about.events += said.event_keys
@@ -115,6 +121,12 @@ def _gathered(records: Iterable[Record], generation: int) -> tuple[list[Record],
             case Closed(through=through):
                 closed = max(closed, through)
     return shown, heard, closed
+
+
+def _without_documents(record: Record, entry: Impression) -> Record:
+    """Return what is needed of a list that cannot be judged: of a million lists, few may have candidates."""
+    short = Impression(entry.generation, entry.version, entry.mode, [], None, b"", log_p=entry.log_p)
+    return replace(record, entry=short)
 
 
 def _reason(entry: Impression, is_open: bool) -> str:

@@ -34,6 +34,7 @@ LATER = {
     "lacks_scale": False,
     "layouts": [],
     "unlearned": 0,
+    "watched_after": 0,
 }  # as states have it that were stored before there was
 OPEN = "open"  # the array, beside the ranker's own, that holds what waits
 

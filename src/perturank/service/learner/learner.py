@@ -197,7 +197,7 @@ class Learner:
                 if any(_is_after(transaction.newest(state.model, kind), self.position) for kind in TAKING):
                     continue  # the next step reads that record first
                 skipped = limits[state.model].skipped(due)
-                batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True)
+                batch = Batch(due[-1].at, len(due) - len(skipped), skipped, is_counted=True, keeps_first=True)
                 transaction.append(state.model, batch)
         return True
 

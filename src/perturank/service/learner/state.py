@@ -8,7 +8,7 @@ of waiting impressions; their documents are read from the log when they are lear
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +35,7 @@ from perturank.service.log.records import (
     Feedback,
     Imported,
     Impression,
+    Pinned,
     Record,
     RolledBack,
     Scaled,
@@ -266,6 +267,7 @@ class State:
     # Positions of changes, each with the layout of the features in the impressions before it (see `Spec.layout`).
     layouts: list[tuple[int, Sequence[int]]] = field(default_factory=list)
     watch: Watch = Watch()  # of the lists' quality, since learning began or a drift was told
+    watched_after: int = 0  # lists up to this position were shown by a version that is not served any more
 
     def __post_init__(self) -> None:
         """Look up the versions to which later records roll back, so that they are kept and not rebuilt."""
@@ -299,6 +301,8 @@ class State:
                 self._rescale(scaled)
             case Drifted(reaction=reaction):
                 self._react(reaction)
+            case Pinned():
+                self._watch_anew()
             case Compacted(at=at):
                 self.based, self.compacted = at, record.position
             case Snapshot() as snapshot:
@@ -397,8 +401,13 @@ class State:
             del self.kept[done]
 
     def _turn(self, ranker: Ranker) -> None:
-        """Go on with another ranker, whose lists may be worse without a drift."""
-        self.ranker, self.unpublished, self.watch = ranker, True, self.watch.again()
+        """Go on with another ranker."""
+        self.ranker, self.unpublished = ranker, True
+        self._watch_anew()
+
+    def _watch_anew(self) -> None:
+        """Watch only lists that are shown from here on: another version's may be worse without a drift."""
+        self.watch, self.watched_after = self.watch.again(), self.at
 
     def _react(self, reaction: OnDrift) -> None:
         self.watch = self.watch.again()
@@ -408,11 +417,9 @@ class State:
 
     def _learn(self, batch: Batch) -> None:
         """Learn the impressions of a batch, in the order of their completion."""
-        skipped = set(batch.skipped)
-        taken = [each for each in self._take_batch(batch) if each.name not in skipped and not each.is_skipped]
-        chosen = self._fitting(taken)
+        chosen = self._fitting(_not_skipped(batch, self._take_batch(batch)))
         self.batched = batch.through
-        self._skip(skipped)
+        self._skip(set(batch.skipped))
         if self.spec is None or self.ranker is None or not chosen:
             return
         self.ranker = self._teach(self.ranker, chosen, self.learned, watches=True)
@@ -437,8 +444,9 @@ class State:
             some = chosen[start : start + READ_AT_ONCE]
             rewarded = self._rewarded(some)
             if watches:
-                first = [told for told, each in zip(rewarded, some, strict=True) if each.before is None]
-                self.watch = drift.watched(self.watch, (drift.signal(each.shown, each.worth) for each in first))
+                pairs = zip(rewarded, some, strict=True)
+                new = [told for told, each in pairs if each.before is None and each.position > self.watched_after]
+                self.watch = drift.watched(self.watch, (drift.signal(each.shown, each.worth) for each in new))
             ranker = update.learn_from(
                 ranker,
                 rewarded,
@@ -545,6 +553,17 @@ class State:
         if self.is_scale_open or self.lacks_scale:
             waiting += self.shown_first[:1]
         return min([*waiting, oldest] if oldest is not None else waiting, default=None)
+
+
+def _not_skipped(batch: Batch, taken: Sequence[Completed]) -> list[Completed]:
+    """Return those of a batch that are learned; once an impression is skipped, it is whenever it is complete again."""
+    left, learned = Counter(batch.skipped), deque[Completed]()
+    for each in reversed(taken):
+        if left[each.name]:
+            left[each.name] -= batch.keeps_first
+        elif not each.is_skipped:
+            learned.appendleft(each)
+    return list(learned)
 
 
 def _scale_of(scaled: Scaled) -> Scale:

@@ -15,7 +15,7 @@ from perturank.service.learner import checkpoint
 from perturank.service.learner.replay import recall_from
 from perturank.service.learner.state import State
 from perturank.service.log import Log, Transaction, snapshots
-from perturank.service.log.records import Batch, Changed, Deleted, Pinned, Record
+from perturank.service.log.records import Batch, Changed, Deleted, Record
 
 MOST_STATES = 256
 MOST_BYTES = 400_000_000  # of their rankers
@@ -23,7 +23,6 @@ MOST_KINDS = 8  # of models, one of each is loaded at the start, so that its pro
 MANY_RECORDS = 1000  # after which the position is remembered although nothing was stored
 FAR_BEHIND = 100_000  # records after which a changed state is stored, to bound what a restart reads
 COMPLETE = "learner position"
-LOOKED_UP = (Changed, Pinned)  # an index finds these when a state is loaded: it need not be stored for them
 
 
 class States(Mapping[str, State]):
@@ -100,7 +99,7 @@ class States(Mapping[str, State]):
         self._last[model] = record.position
         if state.ranker is None:
             self._complete.pop(model, None)  # deleted: there is nothing to store
-        elif not isinstance(record.entry, LOOKED_UP):
+        elif not isinstance(record.entry, Changed):  # which an index finds when a state is loaded
             self._complete.setdefault(model, record.position - 1)
         if isinstance(record.entry, Batch | Changed | Deleted):
             self._bytes[model] = _n_bytes(state)

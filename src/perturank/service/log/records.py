@@ -149,8 +149,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
     through: int
     n: int
-    skipped: list[bytes]  # by the limits on one source's influence
+    skipped: list[bytes]  # by the limits on one source's influence, each as often as it is skipped
     is_counted: bool = False  # the first n and those skipped, no more; in logs of earlier versions: all up to there
+    keeps_first: bool = False  # what completed a skipped one before; in logs of earlier versions that is skipped too
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag=7):

@@ -31,7 +31,7 @@ def told(log: Log, test: str, standing: Standing) -> LiveTestStanding:
         since=standing.began,
         lists=period.n,
         uncounted=period.uncounted,
-        lists_per_second=_rounded(rate),
+        lists_per_second=None if rate is None else _rounded(rate),
         leader=_arm(spec, period.leader(spec)),
         winner=_arm(spec, period.winner),
         decided_at=period.decided_at,
@@ -48,11 +48,7 @@ def _arm(spec: LiveTest, arm: int | None) -> str | None:
     return None if arm is None else spec.arms[arm]
 
 
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else float(f"{number:.{DIGITS}g}")
-
-
-def _number(number: float) -> float:
+def _rounded(number: float) -> float:
     return float(f"{number:.{DIGITS}g}")
 
 
@@ -68,7 +64,7 @@ def _interval(spec: LiveTest, difference: Difference) -> tuple[float, float]:
     n = max(difference.n, 1e-300)
     radius = float(anytime.radius(difference.squares, level_of(spec), prior_of(spec)))
     low, high = (difference.total - radius) / n, (difference.total + radius) / n
-    return (_number(low), _number(high)) if difference.n else (-math.inf, math.inf)
+    return (_rounded(low), _rounded(high)) if difference.n else (-math.inf, math.inf)
 
 
 def _comparison(
@@ -82,12 +78,12 @@ def _comparison(
     return Comparison(
         one=spec.arms[one],
         other=spec.arms[other],
-        difference=_number(total / n) if n else 0.0,
+        difference=_rounded(total / n) if n else 0.0,
         interval=_finite(_interval(spec, difference)),
-        confidence=_number(anytime.confidence(evidence, len(list(pairs(len(spec.arms)))))),
+        confidence=_rounded(anytime.confidence(evidence, len(list(pairs(len(spec.arms)))))),
         decided=winner is not None,
         lists_more=None if math.isinf(more) else round(more),
-        seconds_more=None if math.isinf(more) or rate is None else _number(more / rate),
+        seconds_more=None if math.isinf(more) or rate is None else _rounded(more / rate),
     )
 
 
@@ -101,7 +97,7 @@ def _point(spec: LiveTest, moment: Moment) -> Point:
     return Point(
         at=moment.at,
         lists=moment.lists,
-        differences=[_number(each.total / each.n) if each.n else 0.0 for each in found],
+        differences=[_rounded(each.total / each.n) if each.n else 0.0 for each in found],
         intervals=[_finite(_interval(spec, each)) for each in found],
     )
 
@@ -125,7 +121,7 @@ def _arm_standing(log: Log, standing: Standing, i: int) -> ArmStanding:
         model=arm.model,
         version=arm.version or (period.versions[i] if period.versions and arm.model is not None else None),
         lists=period.lists[i],
-        credit=_number(period.credit[i]),
+        credit=_rounded(period.credit[i]),
         learns=learns,
         reason=reason,
         learned=period.learned[i],

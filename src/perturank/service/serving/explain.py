@@ -12,8 +12,8 @@ import numpy as np
 from perturank.core import Array, CertainOrders, Ensemble, Limits, Query, Ranker
 from perturank.parts import ordering
 from perturank.service.log.records import Impression
-from perturank.service.serving.sampling import ANYWHERE, SampledList
-from perturank.wire.specification import Exploration
+from perturank.service.serving.sampling import SampledList
+from perturank.wire.specification import ANYWHERE, Exploration
 
 MOST_IN_GRAPH = 60  # documents, the best first: more would not be looked at
 
@@ -86,8 +86,8 @@ def _padded(order: np.ndarray, v: int) -> Array:
 
 def _reach(limits: Exploration) -> tuple[Array, Array]:
     """Return how many places are protected, and how far elsewhere a document may be moved."""
-    displacement = ANYWHERE if limits.displacement is None else limits.displacement
-    return jnp.asarray(ANYWHERE if limits.share == 0 else limits.protected), jnp.asarray(displacement)
+    protected = ANYWHERE if limits.share == 0 else limits.protected
+    return jnp.asarray(protected), jnp.asarray(limits.most_displacement)
 
 
 def explored(shown: Impression, *, always: bool) -> list[bool | None]:

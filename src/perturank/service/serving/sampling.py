@@ -21,7 +21,6 @@ from perturank.service.log.records import log_probability
 from perturank.service.log.spec import Spec
 from perturank.wire.specification import Exploration
 
-ANYWHERE = 1_000_000
 LOG_HALF = math.log(0.5)
 MOST_PROGRAMS = 100  # each takes some 370 memory maps, of which Linux gives a process 65,530
 MOST_SHORT = 256  # documents
@@ -163,8 +162,7 @@ def _explores(limits: Exploration, key: np.ndarray | None) -> bool:
 
 
 def _bounds(limits: Exploration, explores: bool, n_above: int) -> np.ndarray:
-    displacement = ANYWHERE if limits.displacement is None else limits.displacement
-    return np.array([max(limits.protected - n_above, 0), displacement, explores], np.int32)
+    return np.array([max(limits.protected - n_above, 0), limits.most_displacement, explores], np.int32)
 
 
 def _certain(free: list[int], log_ps: list[float] | None) -> list[bool]:
