@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -13,8 +14,9 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.retention import tidy_tests
 from perturank.service.log import live_tests, snapshots, verdicts
+from perturank.service.log.group_commit import Action
 from perturank.service.log.live_tests import name_in_model, stream
-from perturank.service.log.records import Impression
+from perturank.service.log.records import Impression, LiveTestStopped
 from perturank.service.serving.service import Service, Windows
 from perturank.service.settings import Retention
 
@@ -291,6 +293,42 @@ def test_an_arm_is_promoted_with_one_call_served_at_once_and_taken_back(
     assert http.post("/v1/models/b/restore", json={"generation": before["generation"]}).status_code == 202
     assert http.get("/v1/models/b").json()["spec"] == before["spec"]
     assert list(verify.faults(service.log)) == []
+
+
+@pytest.mark.usefixtures("models")
+def test_a_promotion_into_a_model_that_unlearns_is_refused_and_writes_nothing(
+    http: TestClient, service: Service, clock: Clock
+) -> None:
+    begin(http, "b", "pdgd", learns="all")
+    clicked(http, 2)
+    counted(service, clock)
+    Learner(service.log).step()
+    service.refresh()
+    assert http.post("/v1/models/b/erase", json={"source": "s1", "unlearn": True}).status_code == 202
+    before = service.log.tail()
+    assert http.post(f"{TEST}/promote", json={"arm": "pdgd"}).status_code == 409
+    assert service.log.tail() == before
+    assert http.get(TEST).json()["status"] == "running"
+
+
+@pytest.mark.parametrize("arm", ["b", "pdgd"])
+@pytest.mark.usefixtures("models")
+def test_a_promotion_of_a_test_that_was_stopped_a_moment_ago_writes_nothing(
+    http: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch, arm: str
+) -> None:
+    begin(http, "b", "pdgd")
+    submit = service.committer.submit
+
+    def stop_first(action: Action[Any]) -> Future[Any]:
+        with service.log.transaction() as transaction:  # of another process
+            live_tests.stop(transaction, "t")
+        return submit(action)
+
+    before = service.log.tail()
+    with monkeypatch.context() as patched:
+        patched.setattr(service.committer, "submit", stop_first)
+        assert http.post(f"{TEST}/promote", json={"arm": arm}).status_code == 409
+    assert [type(each.entry) for each in service.log.read(before)] == [LiveTestStopped]
 
 
 @pytest.mark.usefixtures("models")

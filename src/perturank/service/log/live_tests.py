@@ -354,10 +354,15 @@ def put(transaction: Transaction, test: str, spec: LiveTest) -> bool:
     return True
 
 
-def stop(transaction: Transaction, test: str, promoted: str | None = None) -> None:
-    """Stop a test; lists that were shown still count when their windows close."""
+def check_running(transaction: Transaction, test: str) -> None:
+    """Refuse a test that was stopped."""
     if not required(transaction, test).running:
         raise Contradiction(f"test {test!r} was stopped before", f"begin it again: PUT /v1/tests/{test}")
+
+
+def stop(transaction: Transaction, test: str, promoted: str | None = None) -> None:
+    """Stop a test; lists that were shown still count when their windows close."""
+    check_running(transaction, test)
     take(transaction, test, LiveTestStopped(promoted))
 
 

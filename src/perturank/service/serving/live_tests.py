@@ -14,6 +14,7 @@ import numpy as np
 from perturank.interleaving import NOBODY, Draft, team_draft
 from perturank.service.log import Transaction, changes, counters, live_tests, snapshots
 from perturank.service.log.candidates import own_order
+from perturank.service.log.erasure import check_not_unlearning
 from perturank.service.log.feedback import Status, record_feedback
 from perturank.service.log.live_tests import ArmOf, name_in_model, stream
 from perturank.service.log.records import (
@@ -284,6 +285,7 @@ class LiveTesting:
         before = self._service.models.get(model).pinned
 
         def write(transaction: Transaction) -> None:
+            live_tests.check_running(transaction, test)
             changes.pin(self._log, transaction, model, version)
             live_tests.stop(transaction, test, arm)
 
@@ -305,6 +307,9 @@ class LiveTesting:
         digest, checksum = snapshots.digest(ranker), snapshots.checksum(version_content)
 
         def write(transaction: Transaction) -> str:
+            live_tests.check_running(transaction, test)
+            for each in (model, source.name):
+                check_not_unlearning(self._log, each)
             undo = _restoring(transaction, model)
             now = transaction.require_model(source.name)
             if now.generation != source.generation or now.spec.layout != source.spec.layout:
