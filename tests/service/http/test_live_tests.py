@@ -295,6 +295,19 @@ def test_an_arm_is_promoted_with_one_call_served_at_once_and_taken_back(
     assert list(verify.faults(service.log)) == []
 
 
+@pytest.mark.parametrize("asked, kept", [("challenger", "challenger"), ("forget", "alarm")])  # pdgd cannot forget
+@pytest.mark.usefixtures("models")
+def test_a_model_keeps_its_ubi_records_and_its_reaction_to_drift_when_another_is_promoted(
+    http: TestClient, asked: str, kept: str
+) -> None:
+    own = {"ubi": {"application": "shop", "origins": ["https://shop.example"]}}
+    assert http.patch("/v1/models/b", json=own | {"on_drift": asked}).status_code == 200
+    begin(http, "b", "pdgd")
+    assert http.post(f"{TEST}/promote", json={"arm": "pdgd"}).status_code == 200
+    winner, now = (http.get(f"/v1/models/{name}").json()["spec"] for name in ("pdgd", "b"))
+    assert {"on_drift": "alarm"} | now == winner | own | {"on_drift": kept}
+
+
 @pytest.mark.usefixtures("models")
 def test_a_promotion_into_a_model_that_unlearns_is_refused_and_writes_nothing(
     http: TestClient, service: Service, clock: Clock

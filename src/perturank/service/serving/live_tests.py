@@ -33,6 +33,7 @@ from perturank.service.log.records import (
     verify_id,
 )
 from perturank.service.log.refusals import Contradiction, NotKnown, NotReady, Refused
+from perturank.service.log.spec import Spec, can_forget
 from perturank.service.serving import sampling
 from perturank.service.serving.models import LoadedModel, LoadedTest
 from perturank.service.serving.sampling import SampledList
@@ -314,7 +315,8 @@ class LiveTesting:
             now = transaction.require_model(source.name)
             if now.generation != source.generation or now.spec.layout != source.spec.layout:
                 raise NotReady(f"model {source.name!r} was changed meanwhile", "promote it again")
-            generation = transaction.append(model, Changed(0, file.spec))
+            spec = _in_place_of(transaction.require_model(model).spec, file.spec)
+            generation = transaction.append(model, Changed(0, spec))
             changes.import_ranker(self._log, transaction, model, file)
             version = changes.last_version(transaction, model) + 1
             transaction.append(model, Snapshot(generation, version, 0, digest, checksum, 0))
@@ -428,6 +430,15 @@ def _write_copy(
     transaction.counters.add(loaded.name, counters.list_amounts(copy.entry, copy.certain))
     written = msgspec.structs.replace(copy.entry, packed=content)
     return [(loaded.name, transaction.append(loaded.name, written, name_in_model(name, loaded.name)))]
+
+
+def _in_place_of(old: Spec, new: Spec) -> Spec:
+    """Return the spec of a winner with what belongs to the replaced model: its UBI records and its reaction to drift.
+
+    A challenger that a drift has begun has neither.
+    """
+    can_react = old.on_drift != "forget" or can_forget(new.ranker)
+    return msgspec.structs.replace(new, ubi=old.ubi, on_drift=old.on_drift if can_react else new.on_drift)
 
 
 def _restoring(transaction: Transaction, model: str) -> str:
