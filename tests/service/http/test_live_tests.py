@@ -363,6 +363,27 @@ def test_a_version_takes_part_is_kept_and_can_be_pinned(http: TestClient, servic
 
 
 @pytest.mark.usefixtures("models")
+def test_a_version_that_was_withdrawn_takes_part_no_more(http: TestClient, service: Service, clock: Clock) -> None:
+    begin(http, "a", "own", learns="all")
+    learner = Learner(service.log)
+    for _ in range(2):
+        clicked(http, 2)
+        counted(service, clock)
+        learner.step()
+        service.refresh()
+    begin(http, "a", "a@1", learns="none")
+    ranked(http)
+    assert http.delete(TEST).status_code == 200
+    assert http.post("/v1/models/a/erase", json={"source": "s1", "unlearn": True}).status_code == 202
+    while learner.step() or not learner.is_tidy:
+        pass
+    service.refresh()
+    assert http.get("/v1/models/a").json()["unlearning"] is None
+    refused = http.put(TEST, json={"arms": ["a", "a@1"]})
+    assert (refused.status_code, "version 1" in refused.json()["title"]) == (422, True)
+
+
+@pytest.mark.usefixtures("models")
 def test_what_cannot_be_is_refused_with_a_reason(http: TestClient) -> None:
     for body, status in (
         ({"arms": ["a"]}, 422),

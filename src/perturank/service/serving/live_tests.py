@@ -75,7 +75,7 @@ class LiveTesting:
 
     def __init__(self, service: Service) -> None:
         self._service, self._log = service, service.log
-        self._versions: dict[tuple[str, int], LoadedModel] = {}  # arms that are one version of a model
+        self._versions: dict[ArmOf, LoadedModel] = {}  # arms of tests that run, each one version of a model
         self._chance = random.SystemRandom()
 
     def find(self, test: str) -> LoadedTest:
@@ -99,6 +99,7 @@ class LiveTesting:
         """Return the request with the actions and the window of its first model; refuse arms that cannot be."""
         if len(set(request.arms)) < len(request.arms):
             raise Refused("an arm is named twice", "give each arm once")
+        self._versions = {}  # what was kept of a version may have been withdrawn since
         arms = [self._arm(ArmOf.named(arm)) for arm in request.arms]
         first = next((loaded for loaded in arms if loaded is not None), None)
         if first is None:
@@ -132,11 +133,17 @@ class LiveTesting:
         loaded = self._service.models.get(arm.model)
         if arm.version is None or arm.version == loaded.version:
             return loaded
-        key = arm.model, arm.version
-        kept = self._versions.get(key)
+        kept = self._versions.get(arm)
         if kept is None or kept.changed != loaded.changed:
-            self._versions[key] = self._service.models.with_version(loaded, arm.version)
-        return self._versions[key]
+            kept = self._service.models.with_version(loaded, arm.version)
+            in_use = self._in_use()
+            self._versions = {each: old for each, old in self._versions.items() if each in in_use} | {arm: kept}
+        return kept
+
+    def _in_use(self) -> set[ArmOf]:
+        """Return the arms of all tests that run."""
+        tests = list(self._service.models.tests.values())  # at once: another thread may add one meanwhile
+        return {ArmOf.named(arm) for test in tests if test.running for arm in test.spec.arms}
 
     def wants_program(self, candidates: Candidates) -> bool:
         """Return whether a program that would draw a list is not compiled yet, and let it be compiled."""
