@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from perturank.service.learner import verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
-from perturank.service.learner.retention import tidy_tests
+from perturank.service.learner.retention import request_erasure, tidy_tests
 from perturank.service.log import live_tests, snapshots, verdicts
 from perturank.service.log.group_commit import Action
 from perturank.service.log.live_tests import name_in_model, stream
@@ -461,6 +461,29 @@ def test_erased_sources_and_old_lists_leave_the_log_and_the_verdict_stays(
     clicked(http, 2)
     counted(service, clock)
     assert standing(http, service)["lists"] == 8
+
+
+@pytest.mark.parametrize("by_service", [True, False])
+@pytest.mark.usefixtures("models")
+def test_a_source_that_has_come_back_in_a_test_alone_is_erased_by_a_repeated_request(
+    http: TestClient, service: Service, by_service: bool
+) -> None:
+    def unlearn() -> int:
+        if by_service:
+            return service.erase("any", "s1", unlearn=True)
+        return request_erasure(service.log, "s1", "any", unlearn=True)["any"]
+
+    begin(http, "any", "own", learns="none")
+    first, learner = unlearn(), Learner(service.log)
+    while learner.step() or not learner.is_tidy:
+        pass
+    clicked(http, 3)
+    assert unlearn() == first  # the model has nothing to unlearn
+    Learner(service.log).step()
+    assert n_lists(service) == 2
+    end = service.log.tail()
+    assert (unlearn(), service.log.tail()) == (first, end)
+    assert list(verify.faults(service.log)) == []
 
 
 def n_lists(service: Service) -> int:
