@@ -262,6 +262,18 @@ def test_lists_that_came_before_their_program_earn_nothing(
     assert (found["lists"], found["uncounted"]) == (0, 1)
 
 
+@pytest.mark.parametrize("arms", [("a", "limited"), ("limited", "a")])
+def test_arms_of_one_kind_with_and_without_limits_wait_for_a_program_each(
+    http: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch, arms: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(type(service.models), "is_compiled", lambda _, loaded, length: not loaded.is_limited)
+    for name, limits in (("a", {}), ("limited", {"protected": 1})):
+        assert http.put(f"/v1/models/{name}", json=SPEC | {"exploration": limits}).status_code == 201
+    assert service.models.get("a").kind == service.models.get("limited").kind
+    begin(http, *arms)
+    assert ranked(http)["fallback"] is True
+
+
 @pytest.mark.usefixtures("models")
 def test_an_arm_is_promoted_with_one_call_served_at_once_and_taken_back(
     http: TestClient, service: Service, clock: Clock

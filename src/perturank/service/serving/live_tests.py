@@ -148,7 +148,7 @@ class LiveTesting:
     def wants_program(self, candidates: Candidates) -> bool:
         """Return whether a program that would draw a list is not compiled yet, and let it be compiled."""
         is_missing = False
-        for loaded in {arm.loaded.kind: arm.loaded for arm in candidates.arms if arm.loaded is not None}.values():
+        for loaded in [arm.loaded for arm in candidates.arms if arm.loaded is not None]:
             length = sampling.padded_length(len(candidates.ids), loaded.spec.places)
             if not self._service.models.is_compiled(loaded, length):
                 self._service.models.want(loaded, length)
