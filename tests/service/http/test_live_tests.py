@@ -209,6 +209,20 @@ def test_models_learn_from_their_own_documents_or_from_all_or_not_at_all(
 
 
 @pytest.mark.usefixtures("models")
+def test_a_click_on_a_list_from_before_a_change_reaches_the_models_that_were_its_arms(
+    http: TestClient, service: Service
+) -> None:
+    begin(http, "a", "b", learns="all")
+    shown = ranked(http)
+    begin(http, "a", "any", learns="all")
+    said(http, shown["impression"], clicks=[shown["ranking"][0]["id"]], final=True)
+    learner = Learner(service.log)
+    learner.step()
+    assert [learner.states[model].learned for model in ("a", "b", "any")] == [1, 1, 0]
+    assert list(verify.faults(service.log)) == []
+
+
+@pytest.mark.usefixtures("models")
 def test_a_split_model_learns_from_its_lists_as_ever(http: TestClient, service: Service, clock: Clock) -> None:
     begin(http, "pdgd", "any", method="split")
     clicked(http, 12)

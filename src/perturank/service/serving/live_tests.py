@@ -242,7 +242,7 @@ class LiveTesting:
         learners: list[str] = []
 
         def write(transaction: Transaction) -> Status:
-            spec = _spec(transaction, test)
+            actions = _spec(transaction, test).actions
             status = record_feedback(
                 transaction,
                 stream(test),
@@ -251,9 +251,11 @@ class LiveTesting:
                 said.final,
                 events=events,
                 seen=said.seen or 0,
-                actions=spec.actions,
+                actions=actions,
             )
-            learners.extend(_record_copies(transaction, spec, name, said, events))
+            shown = [record.entry for record in transaction.about(name) if isinstance(record.entry, Impression)]
+            arms = self._arms_then(transaction, test, shown)
+            learners.extend(_record_copies(transaction, arms, name, shown, said, events))
             return status
 
         def wait(status: Status) -> None:
@@ -262,6 +264,13 @@ class LiveTesting:
                     self._service.settling.note(model, name_in_model(name, model))
 
         return self._service.committer.submit(write, [name], then=wait)
+
+    def _arms_then(self, transaction: Transaction, test: str, shown: Sequence[Impression]) -> tuple[str, ...]:
+        """Return the arms of which a list was drafted: the test may have been changed since."""
+        drafted, newest = shown[0].drafted if shown else None, transaction.newest(stream(test), LiveTestChanged)
+        if drafted is not None and newest is not None and drafted.specs[0] != newest.position:
+            newest = next(iter(self._log.newest(stream(test), LiveTestChanged, 1, drafted.specs[0])), None)
+        return newest.entry.spec.arms if newest is not None and isinstance(newest.entry, LiveTestChanged) else ()
 
     def promote(self, test: str, arm: str | None) -> Promoted:
         """Let the first arm's model serve what the winner is, and stop the test; a named arm need not have won."""
@@ -464,12 +473,16 @@ def _spec(transaction: Transaction, test: str) -> LiveTest:
 
 
 def _record_copies(
-    transaction: Transaction, spec: LiveTest, name: bytes, said: ListFeedback, events: Sequence[Event]
+    transaction: Transaction,
+    arms: Sequence[str],
+    name: bytes,
+    shown: Sequence[Impression],
+    said: ListFeedback,
+    events: Sequence[Event],
 ) -> list[str]:
     """Write the feedback for each model that learns from the list, as far as it concerns it; return these."""
-    shown = [record.entry for record in transaction.about(name) if isinstance(record.entry, Impression)]
     found = []
-    for model in dict.fromkeys(ArmOf.named(arm).model for arm in spec.arms):
+    for model in dict.fromkeys(ArmOf.named(arm).model for arm in arms):
         current = None if model is None else transaction.find_model(model)
         if model is None or current is None:
             continue
