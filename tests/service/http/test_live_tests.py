@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from helpers.service_small import wait_until_ready
+from helpers.service_small import SECONDS, wait_until_ready
 from starlette.testclient import TestClient
 
 from perturank.service.learner import verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
-from perturank.service.learner.retention import request_erasure, tidy_tests
+from perturank.service.learner.retention import compact_tests, finish, request_erasure
 from perturank.service.log import live_tests, snapshots, verdicts
 from perturank.service.log.group_commit import Action
 from perturank.service.log.live_tests import name_in_model, stream
@@ -482,7 +482,7 @@ def test_erased_sources_and_old_lists_leave_the_log_and_the_verdict_stays(
     counted(service, clock)
     now = standing(http, service)
     assert (now["lists"], now["comparisons"]) == (6, before["comparisons"])
-    tidy_tests(service.log, Retention(seconds=0))
+    assert finish(service.log, dict.fromkeys(compact_tests(service.log, Retention(seconds=0)), 0), SECONDS)
     assert n_lists(service) == 0
     clicked(http, 2)
     counted(service, clock)
