@@ -25,7 +25,7 @@ from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
 from perturank.service.learner.verify import faults
 from perturank.service.log import Log, changes, live_tests
-from perturank.service.log.records import Compacted
+from perturank.service.log.records import Compacted, source_seal
 from perturank.service.settings import Retention
 
 
@@ -131,3 +131,23 @@ def test_lists_of_a_test_are_deleted_page_by_page(log: Log, monkeypatch: pytest.
         pass
     assert n_impressions(log) == 0
     assert list(faults(log)) == []
+
+
+def test_a_source_that_was_erased_from_a_test_is_deleted_even_if_its_window_has_closed_since(
+    either: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "SECONDS_BETWEEN_TESTS", 0.0)
+    since = begun_test(either)
+    counted_in_test(either, since, source="alice")
+    with either.transaction() as transaction:
+        live_tests.erase(transaction, source_seal("alice", either.secret), ["t"])
+    assert len(live_tests.required(either, "t").erased) == 1
+    counted_in_test(either, since, source="bob")
+    assert live_tests.required(either, "t").erased == {}  # no list is left that must not count
+    assert live_tests.replayed(either, "t") == live_tests.required(either, "t")
+    housekeeper = retention.Housekeeper(either, None, Lead.take(either).check)
+    for _ in range(5):
+        housekeeper.look([])
+    assert n_impressions(either) == 1
+    assert len(either.all_of(live_tests.stream("t"), Compacted)) == 1  # said once
+    assert list(faults(either)) == []

@@ -27,6 +27,7 @@ from perturank.service.log.records import (
     Closed,
     Compacted,
     Deleted,
+    Erased,
     Feedback,
     Imported,
     Impression,
@@ -344,7 +345,8 @@ def compact_tests(
 
 
 def _compact_test(log: Log, test: str, retention: Retention | None, guard: Guard, slack: float, now: int) -> None:
-    standing, base = live_tests.stored(log, test), checkpoint.base_of(log, live_tests.stream(test))
+    standing, name = live_tests.stored(log, test), live_tests.stream(test)
+    base, asked = checkpoint.base_of(log, name), next(iter(log.newest(name, Erased, 1)), None)
     if standing is None:
         return
     through, before = 0, 0 if base is None else base.through
@@ -354,7 +356,7 @@ def _compact_test(log: Log, test: str, retention: Retention | None, guard: Guard
             through = live_tests.closed_before(log, test, now - int(span))
     elif retention is not None and not standing.running:
         through = standing.closed
-    is_asked = max(standing.erased.values(), default=0) > (0 if base is None else base.at)
+    is_asked = asked is not None and asked.position > (0 if base is None else base.at)
     if is_asked or through > before:
         live_tests.compact(log, test, through, guard)
 
