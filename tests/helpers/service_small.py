@@ -12,11 +12,12 @@ from starlette.testclient import TestClient
 from perturank.core import Query
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
-from perturank.service.log import Log, snapshots
+from perturank.service.log import Log, live_tests, snapshots
 from perturank.service.log.feedback import close_windows, record_feedback
-from perturank.service.log.records import Changed, Entry, Impression, Snapshot, new_id, packed
+from perturank.service.log.records import Changed, Drafted, Entry, Impression, Snapshot, new_id, packed
 from perturank.service.log.spec import Spec, checked_spec
 from perturank.service.settings import Retention
+from perturank.wire.live_tests import LiveTest
 from perturank.wire.specification import SpecRequest
 
 N_FEATURES = 5
@@ -115,6 +116,26 @@ def learned(log: Log, spec: Spec, n_versions: int, start: int = 0, **changes: An
         closed(log, changes.get("model", "m"))
         assert learner.step() == 3
     return learner
+
+
+def begun_test(log: Log) -> int:
+    """Begin a live test t of the model m, which is created, and return where."""
+    created(log)
+    with log.transaction() as transaction:
+        live_tests.put(transaction, "t", LiveTest(("m", "own"), actions={"click": 1.0}, window=60.0))
+    return live_tests.required(log, "t").since
+
+
+def counted_in_test(log: Log, since: int, n: int = 1, source: str | None = None) -> None:
+    """Show n lists of the test t, whose windows close."""
+    with log.transaction() as transaction:
+        for _ in range(n):
+            drafted = Drafted([0, 1, 0, 1], [since, 1, 0], [0, 0], True, [], -1)
+            entry = Impression(0, 0, "test", IDS, None, b"", source, drafted=drafted)
+            transaction.append(live_tests.stream("t"), entry, new_id(log.tail()))
+    close = live_tests.closing(log, "t", log.tail())
+    with log.transaction() as transaction:
+        close(transaction)
 
 
 def bits(learner: Learner, model: str = "m") -> bytes:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from helpers.service_small import closed, created, learned, lived, spec
+from helpers.service_small import begun_test, closed, counted_in_test, created, learned, lived, n_impressions, spec
 from helpers.serving import run as as_process
 from typer.testing import CliRunner, Result
 
@@ -122,6 +122,19 @@ def test_a_log_is_compacted_and_a_source_erased(tmp_path: Path) -> None:
     assert "alice" not in run("log", "export", "--log", url).stdout
     assert run("log", "verify", "--log", url).exit_code == 0
     assert run("replay", "--log", url, "--model", "m", "--verify").exit_code == 0
+
+
+def test_lists_of_a_test_are_deleted_by_the_process_that_leads_alone(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "log.db")
+    counted_in_test(log, begun_test(log), 3)
+    compact = ("log", "compact", "--log", f"sqlite:///{tmp_path}/log.db", "--keep", "0s", "--wait", "0")
+    assert log.try_to_lead()
+    assert (run(*compact).exit_code, n_impressions(log)) == (1, 3)
+    log.close()
+    assert run(*compact).exit_code == 0
+    log = SqliteLog(tmp_path / "log.db")
+    assert n_impressions(log) == 0
+    log.close()
 
 
 def test_a_source_is_unlearned_by_all_models_or_by_none(tmp_path: Path) -> None:

@@ -103,9 +103,8 @@ def compact(
             found = retention.compact(opened, name, kept)
             about = {"base": found.at, "version": found.version, "learned": found.learned} if found else {"base": None}
             to_programs({"model": name, **about})
-        done = retention.finish(opened, dict.fromkeys(names, 0), wait)
-        if model is None:
-            retention.tidy_tests(opened, kept)
+        tests = retention.compact_tests(opened, kept) if model is None else []
+        done = retention.finish(opened, dict.fromkeys([*names, *tests], 0), wait)
         to_programs({"bytes_before": before, "bytes_after": opened.size(), "done": done})
     finally:
         opened.close()

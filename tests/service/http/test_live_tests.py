@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from helpers.service_small import wait_until_ready
+from helpers.service_small import SECONDS, wait_until_ready
 from starlette.testclient import TestClient
 
 from perturank.service.learner import verify
 from perturank.service.learner.learner import Learner
 from perturank.service.learner.replay import rebuild
-from perturank.service.learner.retention import tidy_tests
+from perturank.service.learner.retention import compact_tests, finish, request_erasure
 from perturank.service.log import live_tests, snapshots, verdicts
+from perturank.service.log.group_commit import Action
 from perturank.service.log.live_tests import name_in_model, stream
-from perturank.service.log.records import Impression
+from perturank.service.log.records import Impression, LiveTestStopped
 from perturank.service.serving.service import Service, Windows
 from perturank.service.settings import Retention
 
@@ -207,6 +209,20 @@ def test_models_learn_from_their_own_documents_or_from_all_or_not_at_all(
 
 
 @pytest.mark.usefixtures("models")
+def test_a_click_on_a_list_from_before_a_change_reaches_the_models_that_were_its_arms(
+    http: TestClient, service: Service
+) -> None:
+    begin(http, "a", "b", learns="all")
+    shown = ranked(http)
+    begin(http, "a", "any", learns="all")
+    said(http, shown["impression"], clicks=[shown["ranking"][0]["id"]], final=True)
+    learner = Learner(service.log)
+    learner.step()
+    assert [learner.states[model].learned for model in ("a", "b", "any")] == [1, 1, 0]
+    assert list(verify.faults(service.log)) == []
+
+
+@pytest.mark.usefixtures("models")
 def test_a_split_model_learns_from_its_lists_as_ever(http: TestClient, service: Service, clock: Clock) -> None:
     begin(http, "pdgd", "any", method="split")
     clicked(http, 12)
@@ -260,6 +276,18 @@ def test_lists_that_came_before_their_program_earn_nothing(
     assert (found["lists"], found["uncounted"]) == (0, 1)
 
 
+@pytest.mark.parametrize("arms", [("a", "limited"), ("limited", "a")])
+def test_arms_of_one_kind_with_and_without_limits_wait_for_a_program_each(
+    http: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch, arms: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(type(service.models), "is_compiled", lambda _, loaded, length: not loaded.is_limited)
+    for name, limits in (("a", {}), ("limited", {"protected": 1})):
+        assert http.put(f"/v1/models/{name}", json=SPEC | {"exploration": limits}).status_code == 201
+    assert service.models.get("a").kind == service.models.get("limited").kind
+    begin(http, *arms)
+    assert ranked(http)["fallback"] is True
+
+
 @pytest.mark.usefixtures("models")
 def test_an_arm_is_promoted_with_one_call_served_at_once_and_taken_back(
     http: TestClient, service: Service, clock: Clock
@@ -293,6 +321,55 @@ def test_an_arm_is_promoted_with_one_call_served_at_once_and_taken_back(
     assert list(verify.faults(service.log)) == []
 
 
+@pytest.mark.parametrize("asked, kept", [("challenger", "challenger"), ("forget", "alarm")])  # pdgd cannot forget
+@pytest.mark.usefixtures("models")
+def test_a_model_keeps_its_ubi_records_and_its_reaction_to_drift_when_another_is_promoted(
+    http: TestClient, asked: str, kept: str
+) -> None:
+    own = {"ubi": {"application": "shop", "origins": ["https://shop.example"]}}
+    assert http.patch("/v1/models/b", json=own | {"on_drift": asked}).status_code == 200
+    begin(http, "b", "pdgd")
+    assert http.post(f"{TEST}/promote", json={"arm": "pdgd"}).status_code == 200
+    winner, now = (http.get(f"/v1/models/{name}").json()["spec"] for name in ("pdgd", "b"))
+    assert {"on_drift": "alarm"} | now == winner | own | {"on_drift": kept}
+
+
+@pytest.mark.usefixtures("models")
+def test_a_promotion_into_a_model_that_unlearns_is_refused_and_writes_nothing(
+    http: TestClient, service: Service, clock: Clock
+) -> None:
+    begin(http, "b", "pdgd", learns="all")
+    clicked(http, 2)
+    counted(service, clock)
+    Learner(service.log).step()
+    service.refresh()
+    assert http.post("/v1/models/b/erase", json={"source": "s1", "unlearn": True}).status_code == 202
+    before = service.log.tail()
+    assert http.post(f"{TEST}/promote", json={"arm": "pdgd"}).status_code == 409
+    assert service.log.tail() == before
+    assert http.get(TEST).json()["status"] == "running"
+
+
+@pytest.mark.parametrize("arm", ["b", "pdgd"])
+@pytest.mark.usefixtures("models")
+def test_a_promotion_of_a_test_that_was_stopped_a_moment_ago_writes_nothing(
+    http: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch, arm: str
+) -> None:
+    begin(http, "b", "pdgd")
+    submit = service.committer.submit
+
+    def stop_first(action: Action[Any]) -> Future[Any]:
+        with service.log.transaction() as transaction:  # of another process
+            live_tests.stop(transaction, "t")
+        return submit(action)
+
+    before = service.log.tail()
+    with monkeypatch.context() as patched:
+        patched.setattr(service.committer, "submit", stop_first)
+        assert http.post(f"{TEST}/promote", json={"arm": arm}).status_code == 409
+    assert [type(each.entry) for each in service.log.read(before)] == [LiveTestStopped]
+
+
 @pytest.mark.usefixtures("models")
 def test_a_version_takes_part_is_kept_and_can_be_pinned(http: TestClient, service: Service, clock: Clock) -> None:
     begin(http, "a", "own", learns="all")
@@ -309,6 +386,27 @@ def test_a_version_takes_part_is_kept_and_can_be_pinned(http: TestClient, servic
     assert http.post(f"{TEST}/promote", json={"arm": "a@1"}).json()["undo"] == "DELETE /v1/models/a/pin"
     assert http.get("/v1/models/a").json()["pinned"] == 1
     assert http.put(TEST, json={"arms": ["a", "a@9"]}).status_code == 404
+
+
+@pytest.mark.usefixtures("models")
+def test_a_version_that_was_withdrawn_takes_part_no_more(http: TestClient, service: Service, clock: Clock) -> None:
+    begin(http, "a", "own", learns="all")
+    learner = Learner(service.log)
+    for _ in range(2):
+        clicked(http, 2)
+        counted(service, clock)
+        learner.step()
+        service.refresh()
+    begin(http, "a", "a@1", learns="none")
+    ranked(http)
+    assert http.delete(TEST).status_code == 200
+    assert http.post("/v1/models/a/erase", json={"source": "s1", "unlearn": True}).status_code == 202
+    while learner.step() or not learner.is_tidy:
+        pass
+    service.refresh()
+    assert http.get("/v1/models/a").json()["unlearning"] is None
+    refused = http.put(TEST, json={"arms": ["a", "a@1"]})
+    assert (refused.status_code, "version 1" in refused.json()["title"]) == (422, True)
 
 
 @pytest.mark.usefixtures("models")
@@ -384,11 +482,34 @@ def test_erased_sources_and_old_lists_leave_the_log_and_the_verdict_stays(
     counted(service, clock)
     now = standing(http, service)
     assert (now["lists"], now["comparisons"]) == (6, before["comparisons"])
-    tidy_tests(service.log, Retention(seconds=0))
+    assert finish(service.log, dict.fromkeys(compact_tests(service.log, Retention(seconds=0)), 0), SECONDS)
     assert n_lists(service) == 0
     clicked(http, 2)
     counted(service, clock)
     assert standing(http, service)["lists"] == 8
+
+
+@pytest.mark.parametrize("by_service", [True, False])
+@pytest.mark.usefixtures("models")
+def test_a_source_that_has_come_back_in_a_test_alone_is_erased_by_a_repeated_request(
+    http: TestClient, service: Service, by_service: bool
+) -> None:
+    def unlearn() -> int:
+        if by_service:
+            return service.erase("any", "s1", unlearn=True)
+        return request_erasure(service.log, "s1", "any", unlearn=True)["any"]
+
+    begin(http, "any", "own", learns="none")
+    first, learner = unlearn(), Learner(service.log)
+    while learner.step() or not learner.is_tidy:
+        pass
+    clicked(http, 3)
+    assert unlearn() == first  # the model has nothing to unlearn
+    Learner(service.log).step()
+    assert n_lists(service) == 2
+    end = service.log.tail()
+    assert (unlearn(), service.log.tail()) == (first, end)
+    assert list(verify.faults(service.log)) == []
 
 
 def n_lists(service: Service) -> int:

@@ -27,6 +27,7 @@ from perturank.service.log.records import (
     Closed,
     Compacted,
     Deleted,
+    Erased,
     Feedback,
     Imported,
     Impression,
@@ -46,6 +47,7 @@ AT_ONCE = 500  # records looked at, and deleted while others wait
 SECONDS_TO_DELETE = 0.05  # of a look: by pages of a few milliseconds, between which others write
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_BETWEEN_TESTS = 5.0  # looks at live tests, which change little
+SLACK_OF_TESTS = 0.1  # of the span, so that a test which runs is not compacted at every look
 
 Guard = Callable[[Transaction], None]  # stops a process that no longer leads
 
@@ -184,8 +186,8 @@ def request_erasure(log: Log, source: str, model: str | None = None, *, unlearn:
     names = names if model is None else [model]
     before = {name: erasure.unlearned_before(log, name, source) for name in names if unlearn and name in lives}
     wishes = {name: position for name, position in before.items() if position}
-    if len(wishes) == len(names):
-        return wishes
+    if len(wishes) == len(names):  # the source may have come back in a test from which no model learns
+        tests = erasure.tests_with(log, source, tests)
     with log.transaction() as transaction:
         for name in [each for each in names if each not in wishes]:
             unlearns = name in before
@@ -230,6 +232,8 @@ class Superfluous:
                 return old and record.position != self.closed
             case Snapshot(version=version):
                 return old and version < self.base.version and version not in self.stored
+            case Compacted():  # an earlier one: the newest lies behind the end; those of a model are few
+                return live_tests.is_stream(record.model)
             case _:
                 return False
 
@@ -325,31 +329,36 @@ def finish(log: Log, requests: Mapping[str, int], seconds: float) -> bool:
     return True
 
 
-def tidy_tests(log: Log, retention: Retention | None, guard: Guard = lambda _: None) -> None:
-    """Delete the lists of tests that the retention does not keep, and those of erased sources.
+def compact_tests(
+    log: Log, retention: Retention | None, guard: Guard = lambda _: None, slack: float = 0.0
+) -> list[str]:
+    """Let lists of tests be deleted that the retention does not keep, and those of erased sources.
 
-    A test goes on from its standing. Lists that are kept by their number, not by time, stay until the test is stopped.
+    Return the names under which the records of all tests are. A test goes on from its standing. Lists that are kept by
+    their number, not by time, stay until the test is stopped. `slack`: lists may stay this share of the span longer.
     """
     now = next((record.at for record in log.read(after=log.tail() - 1)), 0)
-    for test in live_tests.names(log):
-        _tidy_test(log, test, retention, guard, now)
+    tests = live_tests.names(log)
+    for test in tests:
+        _compact_test(log, test, retention, guard, slack, now)
+    return [live_tests.stream(test) for test in tests]
 
 
-def _tidy_test(log: Log, test: str, retention: Retention | None, guard: Guard, now: int) -> None:
+def _compact_test(log: Log, test: str, retention: Retention | None, guard: Guard, slack: float, now: int) -> None:
     standing, name = live_tests.stored(log, test), live_tests.stream(test)
-    base = checkpoint.base_of(log, name)
+    base, asked = checkpoint.base_of(log, name), next(iter(log.newest(name, Erased, 1)), None)
     if standing is None:
         return
-    through = 0
+    through, before = 0, 0 if base is None else base.through
     if retention is not None and retention.seconds is not None:
-        through = live_tests.closed_before(log, test, now - int(1000 * retention.seconds))
+        span = 1000 * retention.seconds
+        if live_tests.closed_before(log, test, now - int(span * (1 + slack))) > before:
+            through = live_tests.closed_before(log, test, now - int(span))
     elif retention is not None and not standing.running:
         through = standing.closed
-    is_asked = max(standing.erased.values(), default=0) > (0 if base is None else base.at)
-    if is_asked or through > (0 if base is None else base.through):
+    is_asked = asked is not None and asked.position > (0 if base is None else base.at)
+    if is_asked or through > before:
         live_tests.compact(log, test, through, guard)
-    for _ in delete(log, name, guard):
-        pass
 
 
 class Next(NamedTuple):
@@ -382,6 +391,8 @@ class Housekeeper:
         self._unfinished: set[str] = set()
         self._until = 0.0
         self._tests_looked_at = 0.0
+        self._test_deletions: Iterator[int] = iter(())
+        self._is_tidying_tests = False
 
     def is_busy(self, state: State) -> bool:
         """Return whether a look at this model would find something to do."""
@@ -393,10 +404,15 @@ class Housekeeper:
         now = max((state.when for state in states), default=0)
         self._until = time.monotonic() + SECONDS_TO_DELETE
         self._unfinished = {state.model for state in states if self._look_at(state, now)}
-        if time.monotonic() >= self._tests_looked_at + SECONDS_BETWEEN_TESTS:
-            self._tests_looked_at = time.monotonic()
-            tidy_tests(self._log, self._retention, self._guard)
-        return bool(self._unfinished)
+        if not self._is_tidying_tests and time.monotonic() >= self._tests_looked_at + SECONDS_BETWEEN_TESTS:
+            self._tests_looked_at, self._test_deletions = time.monotonic(), self._tidy_tests()
+        self._is_tidying_tests = self._goes_on(self._test_deletions)
+        return bool(self._unfinished) or self._is_tidying_tests
+
+    def _tidy_tests(self) -> Iterator[int]:
+        """Compact the tests, and delete what that lets go; yield after each page."""
+        for name in compact_tests(self._log, self._retention, self._guard, SLACK_OF_TESTS):
+            yield from delete(self._log, name, self._guard)
 
     def _look_at(self, state: State, now: int) -> bool:
         if state.erased > state.based:

@@ -98,8 +98,19 @@ def unlearned_before(log: Log, model: str, source: str) -> int:
     if not earlier:
         return 0
     position = earlier[-1].position
-    again = ErasedSources([Record(log.tail(), 0, model, None, Erased(seal))], log.secret)
-    return 0 if any(map(again.name, log.read(position, model=model))) else position
+    return 0 if has_records_of(log, model, source, position) else position
+
+
+def has_records_of(log: Log, model: str, source: str, after: int = 0) -> bool:
+    """Return whether a list or feedback of a model, or of a test, names a source after a position."""
+    seal = source_seal(source, log.secret)
+    erased = ErasedSources([Record(log.tail(), 0, model, None, Erased(seal))], log.secret)
+    return any(map(erased.name, log.read(after, model=model)))
+
+
+def tests_with(log: Log, source: str, tests: Iterable[str]) -> list[str]:
+    """Return those of these tests in which a list or feedback names a source."""
+    return [test for test in tests if has_records_of(log, live_tests.stream(test), source)]
 
 
 def _base(log: Log, model: str) -> Compacted:

@@ -244,7 +244,7 @@ class Standing(msgspec.Struct, array_like=True):
     promoted: str | None = None
     at: int = 0  # position of the last record taken, lists and feedback aside
     closed: int = 0  # position up to which lists have counted
-    erased: dict[bytes, int] = {}  # sealed sources, and up to where they are erased
+    erased: dict[bytes, int] = {}  # sealed sources, and up to where, until the lists up to there are closed
     earlier: list[Ended] = []
 
     @classmethod
@@ -280,6 +280,7 @@ class Standing(msgspec.Struct, array_like=True):
             assert record.impression is not None
             if entry.drafted is not None and not self._is_erased(record, entry, secret):
                 self._count(record, entry, entry.drafted, heard(record.impression))
+        self.erased = {source: up_to for source, up_to in self.erased.items() if up_to > self.closed}
         if self.period.n:
             self.period.look(closing.at, self.spec)
 
@@ -354,10 +355,15 @@ def put(transaction: Transaction, test: str, spec: LiveTest) -> bool:
     return True
 
 
-def stop(transaction: Transaction, test: str, promoted: str | None = None) -> None:
-    """Stop a test; lists that were shown still count when their windows close."""
+def check_running(transaction: Transaction, test: str) -> None:
+    """Refuse a test that was stopped."""
     if not required(transaction, test).running:
         raise Contradiction(f"test {test!r} was stopped before", f"begin it again: PUT /v1/tests/{test}")
+
+
+def stop(transaction: Transaction, test: str, promoted: str | None = None) -> None:
+    """Stop a test; lists that were shown still count when their windows close."""
+    check_running(transaction, test)
     take(transaction, test, LiveTestStopped(promoted))
 
 

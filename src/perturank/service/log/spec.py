@@ -296,7 +296,7 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None, *, is_whole
     own = next((each.name for each in request.features or () if each.has_own_scale), None)
     if scaling == "query" and own is not None:
         raise Refused(f"feature {own!r} has a scale of its own", "scaling: query scales every feature within each list")
-    if request.on_drift == "forget" and not isinstance(published(ranker).kind, Fades):
+    if request.on_drift == "forget" and not can_forget(ranker):
         raise Refused(f"{ranker} has no memory that could fade", "choose another `on_drift`: alarm or challenger")
     fields = {name: getattr(request, name) for name in Fields.__struct_fields__}
     chosen_too = {"settings": chosen.as_dict(), "scaling": scaling, "actions": ACTIONS | request.actions}
@@ -304,6 +304,11 @@ def checked_spec(request: SpecRequest, existing: Spec | None = None, *, is_whole
     if chosen != _defaults(_default_ranker(request.n_features), request.n_features):  # which always fits
         _check_size(ranker, chosen, request.n_features + 1)  # a scale adds the prior
     return spec
+
+
+def can_forget(ranker: str) -> bool:
+    """Return whether a ranker of this name has a memory that could fade."""
+    return isinstance(published(ranker).kind, Fades)
 
 
 def patched(spec: Spec, patch: Any) -> SpecRequest:

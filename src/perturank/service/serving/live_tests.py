@@ -14,6 +14,7 @@ import numpy as np
 from perturank.interleaving import NOBODY, Draft, team_draft
 from perturank.service.log import Transaction, changes, counters, live_tests, snapshots
 from perturank.service.log.candidates import own_order
+from perturank.service.log.erasure import check_not_unlearning
 from perturank.service.log.feedback import Status, record_feedback
 from perturank.service.log.live_tests import ArmOf, name_in_model, stream
 from perturank.service.log.records import (
@@ -32,6 +33,7 @@ from perturank.service.log.records import (
     verify_id,
 )
 from perturank.service.log.refusals import Contradiction, NotKnown, NotReady, Refused
+from perturank.service.log.spec import Spec, can_forget
 from perturank.service.serving import sampling
 from perturank.service.serving.models import LoadedModel, LoadedTest
 from perturank.service.serving.sampling import SampledList
@@ -73,7 +75,7 @@ class LiveTesting:
 
     def __init__(self, service: Service) -> None:
         self._service, self._log = service, service.log
-        self._versions: dict[tuple[str, int], LoadedModel] = {}  # arms that are one version of a model
+        self._versions: dict[ArmOf, LoadedModel] = {}  # arms of tests that run, each one version of a model
         self._chance = random.SystemRandom()
 
     def find(self, test: str) -> LoadedTest:
@@ -97,6 +99,7 @@ class LiveTesting:
         """Return the request with the actions and the window of its first model; refuse arms that cannot be."""
         if len(set(request.arms)) < len(request.arms):
             raise Refused("an arm is named twice", "give each arm once")
+        self._versions = {}  # what was kept of a version may have been withdrawn since
         arms = [self._arm(ArmOf.named(arm)) for arm in request.arms]
         first = next((loaded for loaded in arms if loaded is not None), None)
         if first is None:
@@ -130,16 +133,22 @@ class LiveTesting:
         loaded = self._service.models.get(arm.model)
         if arm.version is None or arm.version == loaded.version:
             return loaded
-        key = arm.model, arm.version
-        kept = self._versions.get(key)
+        kept = self._versions.get(arm)
         if kept is None or kept.changed != loaded.changed:
-            self._versions[key] = self._service.models.with_version(loaded, arm.version)
-        return self._versions[key]
+            kept = self._service.models.with_version(loaded, arm.version)
+            in_use = self._in_use()
+            self._versions = {each: old for each, old in self._versions.items() if each in in_use} | {arm: kept}
+        return kept
+
+    def _in_use(self) -> set[ArmOf]:
+        """Return the arms of all tests that run."""
+        tests = list(self._service.models.tests.values())  # at once: another thread may add one meanwhile
+        return {ArmOf.named(arm) for test in tests if test.running for arm in test.spec.arms}
 
     def wants_program(self, candidates: Candidates) -> bool:
         """Return whether a program that would draw a list is not compiled yet, and let it be compiled."""
         is_missing = False
-        for loaded in {arm.loaded.kind: arm.loaded for arm in candidates.arms if arm.loaded is not None}.values():
+        for loaded in [arm.loaded for arm in candidates.arms if arm.loaded is not None]:
             length = sampling.padded_length(len(candidates.ids), loaded.spec.places)
             if not self._service.models.is_compiled(loaded, length):
                 self._service.models.want(loaded, length)
@@ -233,7 +242,7 @@ class LiveTesting:
         learners: list[str] = []
 
         def write(transaction: Transaction) -> Status:
-            spec = _spec(transaction, test)
+            actions = _spec(transaction, test).actions
             status = record_feedback(
                 transaction,
                 stream(test),
@@ -242,9 +251,11 @@ class LiveTesting:
                 said.final,
                 events=events,
                 seen=said.seen or 0,
-                actions=spec.actions,
+                actions=actions,
             )
-            learners.extend(_record_copies(transaction, spec, name, said, events))
+            shown = [record.entry for record in transaction.about(name) if isinstance(record.entry, Impression)]
+            arms = self._arms_then(transaction, test, shown)
+            learners.extend(_record_copies(transaction, arms, name, shown, said, events))
             return status
 
         def wait(status: Status) -> None:
@@ -253,6 +264,13 @@ class LiveTesting:
                     self._service.settling.note(model, name_in_model(name, model))
 
         return self._service.committer.submit(write, [name], then=wait)
+
+    def _arms_then(self, transaction: Transaction, test: str, shown: Sequence[Impression]) -> tuple[str, ...]:
+        """Return the arms of which a list was drafted: the test may have been changed since."""
+        drafted, newest = shown[0].drafted if shown else None, transaction.newest(stream(test), LiveTestChanged)
+        if drafted is not None and newest is not None and drafted.specs[0] != newest.position:
+            newest = next(iter(self._log.newest(stream(test), LiveTestChanged, 1, drafted.specs[0])), None)
+        return newest.entry.spec.arms if newest is not None and isinstance(newest.entry, LiveTestChanged) else ()
 
     def promote(self, test: str, arm: str | None) -> Promoted:
         """Let the first arm's model serve what the winner is, and stop the test; a named arm need not have won."""
@@ -284,6 +302,7 @@ class LiveTesting:
         before = self._service.models.get(model).pinned
 
         def write(transaction: Transaction) -> None:
+            live_tests.check_running(transaction, test)
             changes.pin(self._log, transaction, model, version)
             live_tests.stop(transaction, test, arm)
 
@@ -305,11 +324,15 @@ class LiveTesting:
         digest, checksum = snapshots.digest(ranker), snapshots.checksum(version_content)
 
         def write(transaction: Transaction) -> str:
+            live_tests.check_running(transaction, test)
+            for each in (model, source.name):
+                check_not_unlearning(self._log, each)
             undo = _restoring(transaction, model)
             now = transaction.require_model(source.name)
             if now.generation != source.generation or now.spec.layout != source.spec.layout:
                 raise NotReady(f"model {source.name!r} was changed meanwhile", "promote it again")
-            generation = transaction.append(model, Changed(0, file.spec))
+            spec = _in_place_of(transaction.require_model(model).spec, file.spec)
+            generation = transaction.append(model, Changed(0, spec))
             changes.import_ranker(self._log, transaction, model, file)
             version = changes.last_version(transaction, model) + 1
             transaction.append(model, Snapshot(generation, version, 0, digest, checksum, 0))
@@ -425,6 +448,15 @@ def _write_copy(
     return [(loaded.name, transaction.append(loaded.name, written, name_in_model(name, loaded.name)))]
 
 
+def _in_place_of(old: Spec, new: Spec) -> Spec:
+    """Return the spec of a winner with what belongs to the replaced model: its UBI records and its reaction to drift.
+
+    A challenger that a drift has begun has neither.
+    """
+    can_react = old.on_drift != "forget" or can_forget(new.ranker)
+    return msgspec.structs.replace(new, ubi=old.ubi, on_drift=old.on_drift if can_react else new.on_drift)
+
+
 def _restoring(transaction: Transaction, model: str) -> str:
     """Return the request that takes a model back to what it is now."""
     generation, newest = transaction.require_model(model).generation, transaction.newest(model, Snapshot)
@@ -441,12 +473,16 @@ def _spec(transaction: Transaction, test: str) -> LiveTest:
 
 
 def _record_copies(
-    transaction: Transaction, spec: LiveTest, name: bytes, said: ListFeedback, events: Sequence[Event]
+    transaction: Transaction,
+    arms: Sequence[str],
+    name: bytes,
+    shown: Sequence[Impression],
+    said: ListFeedback,
+    events: Sequence[Event],
 ) -> list[str]:
     """Write the feedback for each model that learns from the list, as far as it concerns it; return these."""
-    shown = [record.entry for record in transaction.about(name) if isinstance(record.entry, Impression)]
     found = []
-    for model in dict.fromkeys(ArmOf.named(arm).model for arm in spec.arms):
+    for model in dict.fromkeys(ArmOf.named(arm).model for arm in arms):
         current = None if model is None else transaction.find_model(model)
         if model is None or current is None:
             continue

@@ -357,15 +357,16 @@ class Service:
         """
         self.models.get(model)
         seal = source_seal(source, self.log.secret)
+        tests = live_tests.with_model(self.log, model)
         before = erasure.unlearned_before(self.log, model, source) if unlearn else 0
-        if before:
-            return before
+        if before:  # the source may have come back in a test from which the model does not learn
+            tests = erasure.tests_with(self.log, source, tests)
 
         def write(transaction: Transaction) -> int:
-            if unlearn:
+            if unlearn and not before:
                 erasure.check_unlearnable(self.log, transaction, model)
-            live_tests.erase(transaction, seal, live_tests.with_model(self.log, model))
-            return changes.erase(transaction, model, seal, unlearn=unlearn)
+            live_tests.erase(transaction, seal, tests)
+            return before or changes.erase(transaction, model, seal, unlearn=unlearn)
 
         position = self.committer.submit(write).result()
         self.refresh()
