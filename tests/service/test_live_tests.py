@@ -40,7 +40,7 @@ def test_a_test_is_run_killed_judged_again_from_its_log_and_its_winner_promoted(
             show(client, 30)
             service.until(lambda: client.test("t")["lists"] == 60)
             found = client.test("t")
-            assert found["leader"] in ("own", "new")
+            assert found["leader"] != "old"  # None: the others have earned the same
             assert [each["learned"] for each in found["arms"]] == [60, 0, 60]
             promoted = client.promote("t", "new")
             assert (promoted["arm"], promoted["model"]) == ("new", "old")
