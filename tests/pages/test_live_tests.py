@@ -137,7 +137,12 @@ def test_the_picture_shows_an_interval_on_both_sides_of_0_and_no_two_names_of_ti
         ends = sorted((sign * low, sign * high))
         return won["series"][0] | {"at": at, "lists": lists, "differences": [sign * 0.2], "intervals": [ends]}
 
-    series = [looked(0, -0.114, 0.493, 10), looked(1, 0.05, 0.4, 20), looked(2, 0.1, 0.3, 30), looked(60, 0.15, 0.25, 60)]
+    series = [
+        looked(0, -0.114, 0.493, 10),
+        looked(1, 0.05, 0.4, 20),
+        looked(2, 0.1, 0.3, 30),
+        looked(60, 0.15, 0.25, 60),
+    ]
     with watched(browser, width=400) as seen:
         seen.page.route("**/v1/tests", lambda route: route.fulfill(json={"tests": [won | {"series": series}]}))
         page = opened(seen, serving)
