@@ -169,7 +169,7 @@ def test_pasted_documents_are_looked_into_with_the_keyboard_alone(
         expect(page.get_by_text("This is no JSON")).to_be_visible()
         page.get_by_label("or documents").fill('[{"id": "a", "features": [1]}]')
         page.get_by_role("button", name="Look into it").click()
-        expect(page.get_by_text("document 'a' has 1 features")).to_be_visible()
+        expect(page.get_by_text("document 'a' has 1 feature")).to_be_visible()
 
 
 def test_of_a_query_and_pasted_documents_the_one_that_was_chosen_last_is_looked_into(

@@ -128,6 +128,40 @@ def test_an_arm_is_promoted_after_a_question_and_a_refusal_is_told(
         assert [error for error in seen.errors if "422" not in error] == []
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_picture_shows_an_interval_on_both_sides_of_0_and_no_two_names_of_times_overlap(
+    sign: int, serving: Serving, won: dict[str, Any], browser: Browser, tmp_path: Path
+) -> None:
+    def looked(after: float, low: float, high: float, lists: int) -> dict[str, Any]:
+        at = won["series"][0]["at"] + int(1000 * after)
+        ends = sorted((sign * low, sign * high))
+        return won["series"][0] | {"at": at, "lists": lists, "differences": [sign * 0.2], "intervals": [ends]}
+
+    series = [
+        looked(0, -0.114, 0.493, 10),
+        looked(1, 0.05, 0.4, 20),
+        looked(2, 0.1, 0.3, 30),
+        looked(60, 0.15, 0.25, 60),
+    ]
+    with watched(browser, width=400) as seen:
+        seen.page.route("**/v1/tests", lambda route: route.fulfill(json={"tests": [won | {"series": series}]}))
+        page = opened(seen, serving)
+        chart = page.get_by_role("figure")
+        expect(chart.locator("polygon.band")).to_have_count(1)
+        zero = float(chart.locator("line.zero").get_attribute("y1") or "")
+        band = (chart.locator("polygon.band").get_attribute("points") or "").split()
+        heights = [float(point.split(",")[1]) for point in band]
+        assert min(heights) < zero < max(heights)
+        places = sorted(
+            (box["x"], box["x"] + box["width"])
+            for name in chart.locator("text.axis").all()
+            if ":" in (name.text_content() or "") and (box := name.bounding_box()) is not None
+        )
+        assert len(places) == 2
+        assert places[0][1] < places[1][0]
+        page.screenshot(path=tmp_path / f"both-sides-{sign}.png", full_page=True)
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_readable_for_everybody(

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +22,7 @@ from typer.testing import CliRunner, Result
 
 from perturank import Client
 from perturank.cli import app
+from perturank.service.http import auth
 from perturank.service.log.sqlite import SqliteLog
 
 
@@ -180,6 +182,25 @@ def test_settings_are_shown_and_an_open_address_needs_keys(tmp_path: Path) -> No
     assert key.startswith("pr_")
     assert key not in (tmp_path / "keys").read_text()
     assert json.loads(typed("keys", "list", "--keys", str(tmp_path / "keys")).stdout)["scopes"] == ["admin"]
+
+
+def test_a_key_is_written_into_a_new_file_and_never_over_another(tmp_path: Path) -> None:
+    keys, out = tmp_path / "keys", tmp_path / "page.key"
+
+    def add(name: str) -> Result:
+        return CliRunner().invoke(app, ["keys", "add", name, "--keys", str(keys), "--out", str(out)])
+
+    added = add("page")
+    assert (added.exit_code, added.stdout) == (0, "")
+    written, known = out.read_text(), keys.read_text()
+    assert auth.hashed(written.strip()) in known
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    refused = add("another")
+    assert (refused.exit_code, "File exists; name a new file" in refused.stderr) == (2, True)
+    assert (out.read_text(), keys.read_text()) == (written, known)
+    out.unlink()
+    assert "has a key 'page'" in add("page").stderr
+    assert not out.exists()
 
 
 def test_the_first_list_makes_a_model_and_is_answered_before_anything_is_compiled(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ abstract class Chart {
   private paint(): void {
     this.width = this.picture.clientWidth;
     const [width, height] = [this.width || 400, this.look.height ?? 160];
-    const known = this.series.flatMap((each) => [...each.values, ...(each.band?.at(-1) ?? [])]).filter((value) => value !== null);
+    const known = this.series.flatMap((each) => [...each.values, ...ends(each)]).filter((value) => value !== null);
     const attributes = { role: "img", viewBox: `0 0 ${width} ${height}`, height, "aria-label": this.summary() };
     if (known.length === 0) {
       const text = svg("text", { class: "axis", x: width / 2, y: height / 2, "text-anchor": "middle" });
@@ -110,10 +110,15 @@ abstract class Chart {
     const most = Math.max(2, Math.floor((width - MARGIN.left - MARGIN.right) / this.wide()));
     const every = ROUND.find((each) => each * most >= this.xs.length) ?? Math.ceil(this.xs.length / most);
     const last = this.xs.length - 1;
-    return this.xs.flatMap((x, i) => {
-      if ((this.namesFromEnd ? last - i : i) % every !== 0) return [];
+    const indices = this.namesFromEnd ? this.xs.map((_, i) => last - i) : this.xs.map((_, i) => i);
+    const middles: number[] = [];
+    return indices.flatMap((i, turn) => {
+      if (turn % every !== 0) return [];
       const isCut = this.place(i, width) + this.wide() / 2 > width + 12; // the name would end outside
-      return [svg("text", { class: "axis", x: isCut ? width : this.place(i, width), y: height - 5, "text-anchor": isCut ? "end" : "middle" }, this.look.x(x))];
+      const middle = isCut ? width - this.wide() / 2 + 12 : this.place(i, width);
+      if (Math.abs(middle - (middles.at(-1) ?? Infinity)) < this.wide()) return []; // points need not be evenly spaced
+      middles.push(middle);
+      return [svg("text", { class: "axis", x: isCut ? width : middle, y: height - 5, "text-anchor": isCut ? "end" : "middle" }, this.look.x(this.xs[i] ?? 0))];
     });
   }
 
@@ -238,6 +243,15 @@ export class BarChart extends Chart {
   private room(width: number): number {
     return (width - MARGIN.left - MARGIN.right) / Math.max(1, this.xs.length);
   }
+}
+
+/** What the axis must reach of a series' band: all of the last interval; of earlier ones, half as far from 0 as all else goes. */
+function ends(each: Series): (number | null)[] {
+  const last = each.band?.at(-1) ?? [];
+  if (each.values.every((value) => value === null)) return last;
+  const most = Math.max(...[...each.values, ...last].map((value) => Math.abs(value ?? 0))) / 2;
+  const cut = (end: number) => Math.min(most, Math.max(-most, end));
+  return [...last, ...(each.band ?? []).flatMap(([low, high]) => [cut(low ?? -most), cut(high ?? most)])];
 }
 
 /** The runs of neighbouring indices whose values are known. */

@@ -69,12 +69,17 @@ def add(
     file: Annotated[Path, typer.Option("--keys", help="File of keys.")] = Path("perturank.keys"),
     scope: Annotated[list[str] | None, typer.Option(help="serve, admin, or ubi: for pages; may be repeated.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="Only for this model; may be given twice.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the key into this new file; else it is printed.")] = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
     from perturank.service.http import auth
 
     scopes: tuple[Literal["ubi", "serve", "admin"], ...] = auth.checked_scopes(scope or ["serve"])
-    typer.echo(auth.add_key(file, name, scopes, tuple(model) if model else None))
+    models = tuple(model) if model else None
+    if out is None:
+        typer.echo(auth.add_key(file, name, scopes, models))
+    else:
+        auth.write_key(out, lambda: auth.add_key(file, name, scopes, models))
 
 
 @key_commands.command("list")

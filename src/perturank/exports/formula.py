@@ -106,7 +106,7 @@ def _behind_scale(ranker: Standardised, names: list[str], prior: str | None, def
     if knows_prior and chosen is None:
         raise BadInput(
             "the model has learned with a prior, which the engine does not have",
-            "name the feature that holds it with prior",
+            "name the feature that holds it with prior, on the command line with --prior",
         )
     if not knows_prior and prior is not None:
         raise BadInput(f"the model has never seen a prior: {prior!r} has no scale", "leave prior out")

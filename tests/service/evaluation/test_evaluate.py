@@ -232,6 +232,13 @@ def test_lists_that_people_may_still_click_on_are_left_out(log: Log) -> None:
     assert name not in {each.name for each in after.lists}
 
 
+def test_where_every_list_is_open_it_says_when_they_are_complete(log: Log) -> None:
+    created(log, ranker="random", candidates=1.0, window=90)
+    shown(log)
+    with pytest.raises(Refused, match=r"\(not complete yet: 1\).*when its window closes, after 90 s"):
+        evaluate(log, "m", "own")
+
+
 def test_lists_that_cannot_be_judged_take_little_memory(log: Log) -> None:
     created(log, ranker="random")
     large = msgspec.structs.replace(impression(log_p=b""), packed=bytes(20_000))

@@ -102,7 +102,7 @@ def test_a_line_that_cannot_be_used_is_refused_with_its_number_and_the_others_ar
     assert "document 'z' was clicked but not shown" in told["line 5"]
     assert "9 places were seen, and 4 shown" in told["line 6"]
     assert "the action 'lick' is not known; the model knows click" in told["line 7"]
-    assert "document 'd7-0' has 1 features" in told["line 8"]
+    assert "document 'd7-0' has 1 feature" in told["line 8"]
     assert "feature 2 of document 'd8-0' is missing" in told["line 9"]
     assert "'yesterday' is no time" in told["line 10"]
     assert "the query_id 'q0' occurs twice" in told["line 11"]

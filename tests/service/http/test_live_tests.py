@@ -410,7 +410,7 @@ def test_a_version_that_was_withdrawn_takes_part_no_more(http: TestClient, servi
 
 
 @pytest.mark.usefixtures("models")
-def test_what_cannot_be_is_refused_with_a_reason(http: TestClient) -> None:
+def test_what_cannot_be_is_refused_with_a_reason(http: TestClient, service: Service) -> None:
     for body, status in (
         ({"arms": ["a"]}, 422),
         ({"arms": ["a", "a"]}, 422),
@@ -427,6 +427,10 @@ def test_what_cannot_be_is_refused_with_a_reason(http: TestClient) -> None:
     assert http.post(f"{TEST}/feedback", json={"impression": "x"}).status_code == 404
     assert http.delete(TEST).json()["status"] == "stopped"
     assert http.delete(TEST).status_code == 409
+    before = service.log.tail()
+    refused = http.post(f"{TEST}/promote", json={"arm": "b"})
+    assert (refused.status_code, 'then promote {"arm": "b"}' in refused.json()["detail"]) == (409, True)
+    assert service.log.tail() == before
     assert [each["test"] for each in http.get("/v1/tests").json()["tests"]] == ["t"]
 
 

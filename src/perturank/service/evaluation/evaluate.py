@@ -13,7 +13,7 @@ from perturank.counterfactual import ESTIMATORS, Estimate, Interval, LoggedLists
 from perturank.counterfactual.regression import cross_fitted
 from perturank.service.evaluation.challengers import LEARNS_FROM, WAIT, Challenger, challenger
 from perturank.service.evaluation.chances import Chances, chances
-from perturank.service.evaluation.traffic import JudgedList, read_traffic
+from perturank.service.evaluation.traffic import JudgedList, Traffic, read_traffic
 from perturank.service.log import Log
 from perturank.service.log.refusals import Refused
 
@@ -77,7 +77,7 @@ def evaluate(
     other = challenger(log, traffic, against, settings or {}, seed, learns_from)
     lists = [each for each in traffic.lists if each.position > max(after, other.after)]
     if not lists:
-        raise Refused(f"no list of model {model!r} can be judged{_counted(traffic.left_out)}", WAIT)
+        raise Refused(f"no list of model {model!r} can be judged{_counted(traffic.left_out)}", _remedy(traffic))
     names = _names(estimators, reward)
     orders = [other.order(each.candidates) for each in lists]
     marginals = any(ESTIMATORS[name].needs_marginals for name in names)
@@ -122,6 +122,13 @@ def _names(estimators: Sequence[str] | None, reward: Reward) -> list[str]:
 def _note(other: Challenger, reward: Reward, estimators: Sequence[str] | None) -> str:
     left_out = f"iips is left out: {BY_PLACE}" if reward == FIRST_CLICK and not estimators else ""
     return " ".join(each for each in (other.note, left_out) if each)
+
+
+def _remedy(traffic: Traffic) -> str:
+    """Return what to do where no list can be judged."""
+    if "not complete yet" not in traffic.left_out:
+        return WAIT
+    return f"wait: a list is complete when its window closes, after {traffic.spec.window:g} s (`window` of the model)"
 
 
 def _counted(left_out: Mapping[str, int]) -> str:

@@ -94,6 +94,20 @@ def add_key(path: Path, name: str, scopes: tuple[Scope, ...], models: tuple[str,
     return secret
 
 
+def write_key(path: Path, make: Callable[[], str]) -> None:
+    """Make a key and write it into a new file; one that exists is refused before there is a key."""
+    try:
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}", "name a new file with --out") from None
+    try:
+        with os.fdopen(opened, "w") as file:
+            file.write(make() + "\n")
+    except BaseException:
+        path.unlink()
+        raise
+
+
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """Return numbers that change whenever the file does; None: there is no file."""
     try:

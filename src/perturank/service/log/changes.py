@@ -150,7 +150,8 @@ def roll_back(log: Log, transaction: Transaction, model: str, version: int) -> N
         raise NotKnown(f"version {version} of model {model!r} is of generation {other}", _restore_first(model, other))
     base, whole = transaction.newest(model, Compacted), snapshots.whole_versions(log, model)
     if base is not None and isinstance(base.entry, Compacted) and version < base.entry.version and version not in whole:
-        earlier = sorted(each for each in whole if _is_of(log, model, each, generation))
+        before = [each for each in whole if each < base.entry.version]
+        earlier = sorted(each for each in before if _is_of(log, model, each, generation))
         others = f", and {', '.join(map(str, earlier))}" if earlier else ""
         since = f"versions from {base.entry.version} on can be rolled back to{others}"
         is_withdrawn = requests_to_unlearn(log, model, published.position)

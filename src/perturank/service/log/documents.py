@@ -49,7 +49,7 @@ def of_documents(documents: Sequence[Document], spec: Spec, most: int) -> tuple[
 def _of_another_width(what: str, n: int, spec: Spec) -> Refused:
     others = "add or drop some with PATCH" if spec.features is not None else "PUT another model for these"
     remedy = f"the model has {spec.n_features}: send all of them, null where one is missing, or {others}"
-    return Refused(f"{what} has {n} features", remedy)
+    return Refused(f"{what} has {n} feature{'' if n == 1 else 's'}", remedy)
 
 
 def _prior(priors: Sequence[float | None]) -> np.ndarray | None:

@@ -282,7 +282,8 @@ class LiveTesting:
         if name not in spec.arms:
             raise NotKnown(f"test {test!r} has no arm {name!r}", f"its arms are {', '.join(spec.arms)}")
         if not standing.running:
-            raise Contradiction(f"test {test!r} was stopped", f"begin it again: PUT /v1/tests/{test}")
+            remedy = f'begin it again: PUT /v1/tests/{test}; then promote {{"arm": "{name}"}} at once'
+            raise Contradiction(f"test {test!r} was stopped", remedy)
         first, chosen = ArmOf.named(spec.arms[0]), ArmOf.named(name)
         if first.model is None:
             raise Refused("the first arm is the caller's own order", f"ask model {chosen.model!r} from now on")
