@@ -109,7 +109,9 @@ def _sentence(found: Mapping[str, Any]) -> str:
     if found["promoted"] is not None:
         return f"{found['promoted']} was promoted."
     if found["winner"] is not None:
-        return f"{found['winner']} has won, after {found['decided_after']:,} lists."
+        withdrawn = any(arm["unlearned"] for arm in found["arms"] if arm["arm"] == found["winner"])
+        since = " Its model has unlearned a source since." if withdrawn else ""
+        return f"{found['winner']} has won, after {found['decided_after']:,} lists.{since}"
     return f"{found['leader']} leads; nothing is decided." if found["leader"] is not None else "Nobody leads."
 
 

@@ -58,6 +58,11 @@ def requests_to_unlearn(log: Log, model: str, after: int = 0) -> list[Record]:
     return [each for each in log.all_of(model, Erased, after) if isinstance(each.entry, Erased) and each.entry.unlearn]
 
 
+def unlearned_since(log: Log, model: str | None, standing: live_tests.Standing) -> bool:
+    """Return whether a model was asked to unlearn a source in the present period of a test: its versions are gone."""
+    return model is not None and bool(requests_to_unlearn(log, model, max(standing.period.specs)))
+
+
 def unlearning(log: Log, model: str) -> int:
     """Return the position of the last request to unlearn that is not carried out yet; 0: there is none."""
     return max((each.position for each in requests_to_unlearn(log, model, _base(log, model).at)), default=0)
