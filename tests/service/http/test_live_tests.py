@@ -526,6 +526,7 @@ def test_a_source_that_has_come_back_in_a_test_alone_is_erased_by_a_repeated_req
         return request_erasure(service.log, "s1", "any", unlearn=True)["any"]
 
     begin(http, "any", "own", learns="none")
+    assert http.post("/v1/models/any/rank", json={"documents": documents(), "source": "s1"}).status_code == 200
     first, learner = unlearn(), Learner(service.log)
     while learner.step() or not learner.is_tidy:
         pass
