@@ -287,7 +287,7 @@ class LiveTesting:
         if first.model is None:
             raise Refused("the first arm is the caller's own order", f"ask model {chosen.model!r} from now on")
         if arm is None and unlearned_since(self._log, chosen.model, standing):
-            what = f"{name} has won with versions that were withdrawn: model {chosen.model!r} has unlearned a source since"
+            what = f"the versions with which {name} has won are withdrawn: its model has unlearned a source since"
             raise Contradiction(what, f'begin the test again, or promote it all the same: {{"arm": "{name}"}}')
         if chosen.model is None:
             raise Refused("the caller's own order has won", "stop the test, and show that order as before")
