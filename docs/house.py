@@ -159,7 +159,7 @@ HOUSE = Column((
     room("core", VOCABULARY, "library", "core", "publishing", "hyperparameters", "layers", "errors"),
     Row((
         (3, room("wire", "requests, answers, specifications: what service and client share", "shared")),
-        (2, room("machine, pages", "threads and caches; the built pages", "shared", "machine", "pages/")),
+        (2, room("machine, pages", "threads, caches, Ctrl-C; the built pages", "shared", "machine", "interrupts", "pages/")),
     )),
 ))  # fmt: skip
 
