@@ -18,8 +18,9 @@ from rich.table import Table
 from perturank import machine
 from perturank.__about__ import __version__
 from perturank.cli import Commands, run
-from perturank.cli.console import interruptible, progress, table, to_people, to_programs
+from perturank.cli.console import progress, table, to_people, to_programs
 from perturank.errors import BadInput
+from perturank.interrupts import interruptible
 
 if TYPE_CHECKING:
     from benchmarks.comparison import Comparison

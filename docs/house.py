@@ -144,6 +144,7 @@ ALGORITHMS = Row((
     (7, room("datasets", "readers, cache, generators", "library")),
     (6, room("metrics", "measures, tests, bounds", "library", *MEASURES)),
 ))  # fmt: skip
+MACHINE = "threads, caches, Ctrl-C; the built pages"
 VOCABULARY = "Query, Ranking, Interaction, Ranker and its protocols, settings"
 HOUSE = Column((
     room("cli", "the command line", "shared"),
@@ -159,7 +160,7 @@ HOUSE = Column((
     room("core", VOCABULARY, "library", "core", "publishing", "hyperparameters", "layers", "errors"),
     Row((
         (3, room("wire", "requests, answers, specifications: what service and client share", "shared")),
-        (2, room("machine, pages", "threads and caches; the built pages", "shared", "machine", "pages/")),
+        (2, room("machine, pages", MACHINE, "shared", "machine", "interrupts", "pages/")),
     )),
 ))  # fmt: skip
 

@@ -392,6 +392,14 @@ def test_an_interrupted_run_says_how_to_go_on_and_goes_on_to_the_same_result(sma
     assert resumed == without_times(objects(run(*command, *longer)))
 
 
+def test_a_service_that_does_not_answer_is_named_after_a_second() -> None:
+    process = started("test", "show", "t", "--url", "http://127.0.0.1:1")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "waiting for http://127.0.0.1:1 …\n"
+    process.kill()
+    process.communicate()
+
+
 def test_a_broken_pipe_is_no_traceback() -> None:
     process = started("rankers")
     assert process.stdout is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,15 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(pr.BadInput, match=says):
             teachers.load_teacher(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_a_model_file_that_was_cut_is_refused(kind: str, share: float, tmp_path: Path) -> None:
+    teacher, _ = saved(kind, tmp_path)
+    os.truncate(teacher, int(teacher.stat().st_size * share))
+    with pytest.raises(pr.BadInput, match=f"{kind} cannot read"):
+        teachers.load_teacher(teacher)
 
 
 def test_a_teacher_becomes_a_model_of_the_service(tmp_path: Path) -> None:

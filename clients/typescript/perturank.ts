@@ -188,7 +188,8 @@ export interface Alive {
  *
  * `lists` are those in which it had documents that not all arms agreed on, and `credit` is what these earned.
  * `learns` says from what it learns: `own`, `all` or `none`; `reason` why not as the test says; `learned` from how
- * many lists.
+ * many lists. `unlearned`: its model was asked to unlearn a source in this period, which withdrew versions that it
+ * was judged by.
  */
 export interface ArmStanding {
   arm: string;
@@ -198,6 +199,7 @@ export interface ArmStanding {
   lists: number;
   model: string | null;
   reason: string | null;
+  unlearned: boolean;
   version: number | null;
 }
 

@@ -6,13 +6,17 @@ Their own packages read them. The service never does: a file from elsewhere is p
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from perturank.errors import BadInput
-from perturank.teaching import Teacher
+
+if TYPE_CHECKING:
+    from perturank.teaching import Teacher  # which loads JAX: the process that tries a file does without
 
 KINDS = {
     ".txt": "lightgbm",
@@ -20,6 +24,8 @@ KINDS = {
     ".ubj": "xgboost",
     ".cbm": "catboost",
 }
+TRY = "import importlib, pathlib, sys; from perturank.teachers import READERS; kind, file = sys.argv[1:]; "
+TRY += "READERS[kind](importlib.import_module(kind), pathlib.Path(file))"
 
 
 def load_teacher(path: str | Path) -> Teacher:
@@ -38,10 +44,18 @@ def load_teacher(path: str | Path) -> Teacher:
         package = importlib.import_module(kind)
     except ModuleNotFoundError:
         raise BadInput(f"{kind} is not installed, which reads {file.name}", f"run: pip install {kind}") from None
+    _check_readable(kind, file)
     try:
         return READERS[kind](package, file)
     except Exception as error:  # each package has errors of its own
         raise BadInput(f"{kind} cannot read {file} ({str(error).splitlines()[0]})", "check the file") from None
+
+
+def _check_readable(kind: str, file: Path) -> None:
+    """Let another process read the file first: a file that was cut makes LightGBM abort the process that reads it."""
+    tried = subprocess.run([sys.executable, "-c", TRY, kind, str(file)], capture_output=True, check=False)
+    if tried.returncode < 0:
+        raise BadInput(f"{kind} cannot read {file} (it aborts)", "the file is cut or damaged: write it again")
 
 
 def _lightgbm(package: Any, file: Path) -> Teacher:

@@ -94,6 +94,18 @@ def test_mistakes_end_in_one_line(file: Path) -> None:
         assert len(said.stderr.splitlines()) == 1
 
 
+def test_an_export_overwrites_no_other_one_without_force(file: Path, tmp_path: Path) -> None:
+    solr, plain = (["export", file, "--to", each, "--prior", "bm25", "--out", tmp_path] for each in ("solr", "json"))
+    assert run(*solr).exit_code == run(*solr).exit_code == 0
+    before = (tmp_path / "model.json").read_bytes()
+    said = run(*plain)
+    assert (said.exit_code, said.stderr.count("\n")) == (2, 1)
+    assert "model.json is there already, with other content; choose another --out, or add --force" in said.stderr
+    assert (tmp_path / "model.json").read_bytes() == before
+    assert run(*plain, "--force").exit_code == 0
+    assert (tmp_path / "model.json").read_bytes() != before
+
+
 def test_a_file_is_exported_with_sources(file: Path, tmp_path: Path) -> None:
     (tmp_path / "sources.json").write_text('{"age": "ms(NOW,published)"}')
     said = run(

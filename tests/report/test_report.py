@@ -175,6 +175,16 @@ def test_an_experiment_without_runs_says_so_and_draws_nothing(tmp_path: Path) ->
     assert not list((tmp_path / "figures").iterdir())
 
 
+def test_a_scale_says_which_arms_it_leaves_out_and_the_demo_that_it_decides_nothing(tmp_path: Path) -> None:
+    fewer = finding([finals({"ours": VALUES["ours"]})], ARMS, about="Three.")
+    page = Page(report.write_report(tmp_path, [fewer], {"scale": "demo"}).read_text())
+    assert f"Left out at this scale: {EVIL}, third." in page.text
+    assert "it decides nothing" in page.text
+    page = Page(report.write_report(tmp_path, [sample()], {"scale": "quick"}).read_text())
+    assert "Left out" not in page.text
+    assert "it decides nothing" not in page.text
+
+
 def test_two_drawings_under_one_label_have_files_of_their_own(tmp_path: Path) -> None:
     same = (drawing("ndcg", "fig:variance_01"), drawing("seconds", "fig:variance_01"))
     report.write_report(tmp_path, [sample(drawings=same)], {})

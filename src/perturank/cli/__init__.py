@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from perturank import machine
+from perturank import interrupts, machine
 from perturank.__about__ import __version__
 from perturank.cli import (
     check,
@@ -46,8 +46,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            typer.echo("interrupted; nothing was kept: the same command begins again", err=True)
-            raise typer.Exit(130) from None
+            typer.echo(interrupts.MESSAGE, err=True)
+            raise typer.Exit(interrupts.INTERRUPTED) from None
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run a command and leave the process with its exit code."""
@@ -121,6 +121,7 @@ def start(
 
 def main() -> None:
     """Run the command line."""
+    interrupts.end_at_interrupt()
     run(app, "perturank")
 
 

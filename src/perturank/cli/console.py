@@ -1,13 +1,9 @@
-"""The terminal: results on stdout, as tables for people or JSON for programs; progress on stderr; Ctrl-C."""
+"""The terminal: results on stdout, as tables for people or JSON for programs; progress on stderr."""
 
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import typer
@@ -59,29 +55,3 @@ def table(title: str, *columns: str, numbers: bool = False) -> Table:
     for i, column in enumerate(columns):
         empty.add_column(column, justify="right" if numbers and i else "left", overflow="fold")
     return empty
-
-
-@contextmanager
-def interruptible() -> Generator[Callable[[], None], None, None]:
-    """Yield a function that raises KeyboardInterrupt if Ctrl-C was pressed since; a second press raises at once.
-
-    It is called at safe moments: between chunks of rounds, when the checkpoint file is whole.
-    An exception raised wherever the program happens to be was seen to get lost on its way out of
-    library code, and the run went on.
-    """
-    pressed = False
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def check() -> None:
-        if pressed:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, remember)
-    try:
-        yield check
-    finally:
-        signal.signal(signal.SIGINT, before)

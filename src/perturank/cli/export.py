@@ -48,6 +48,7 @@ def export(
     names: Names = None,
     sources: Sources = None,
     out: Annotated[Path, typer.Option(help="Folder of the files.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that hold something else.")] = False,
 ) -> None:
     """Write a model in the format of another system.
 
@@ -58,7 +59,7 @@ def export(
     perturank export --log sqlite:///perturank.db --model shop --version 7 --to solr --prior bm25
     """
     made = _exported(file, to, log, model, version, name, prior, names, sources)
-    for path in made.save(out):
+    for path in made.save(out, overwrite=force):
         to_programs({"format": made.format.name, "name": made.name, "file": str(path)})
 
 

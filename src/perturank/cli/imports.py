@@ -13,8 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 from perturank import machine
-from perturank.cli.console import interruptible, progress, table, to_people, to_programs
+from perturank.cli.console import progress, table, to_people, to_programs
 from perturank.cli.learn import DEFAULT_LOG, LogUrl
+from perturank.interrupts import INTERRUPTED, interruptible
 
 if TYPE_CHECKING:
     from perturank.service.history.report import Example, ImportReport
@@ -146,18 +147,18 @@ def _progress(what: str) -> Iterator[Callable[[float], None]]:
     """Yield a function that moves a bar to a share, and stops at Ctrl-C."""
     gc.collect()
     gc.freeze()  # what is loaded stays: the collector would look at all of it again and again
-    with progress(counts=False) as bar, interruptible() as check:
-        task = bar.add_task(what, total=1.0)
+    try:
+        with progress(counts=False) as bar, interruptible() as check:
+            task = bar.add_task(what, total=1.0)
 
-        def on_progress(share: float) -> None:
-            bar.update(task, completed=share)
-            check()
+            def on_progress(share: float) -> None:
+                bar.update(task, completed=share)
+                check()
 
-        try:
             yield on_progress
-        except KeyboardInterrupt:
-            typer.echo("interrupted; what was imported stays, and the same command goes on", err=True)
-            raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted; what was imported stays, and the same command goes on", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _verb(dry_run: bool) -> str:

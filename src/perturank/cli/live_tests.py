@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,14 +20,24 @@ Url = Annotated[str, typer.Option("--url", envvar="PERTURANK_URL", help="The add
 Key = Annotated[str | None, typer.Option("--key", envvar="PERTURANK_KEY", help="A key with the scope admin.")]
 Test = Annotated[str, typer.Argument(help="The name of the test.")]
 Json = Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")]
+SECONDS_IN_SILENCE = 1.0
 DEFAULT_URL = "http://127.0.0.1:8765"
 UNITS = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 
 
-def _client(url: str, key: str | None) -> Client:
+@contextlib.contextmanager
+def _client(url: str, key: str | None) -> Iterator[Client]:
+    """Yield a client; it tries again for a while where nobody answers, and people are told what it waits for."""
     from perturank.client import Client
 
-    return Client(url, key)
+    said = threading.Timer(SECONDS_IN_SILENCE, typer.echo, [f"waiting for {url} …"], {"err": True})
+    said.daemon = True
+    said.start()
+    try:
+        with Client(url, key) as client:
+            yield client
+    finally:
+        said.cancel()
 
 
 @test_commands.command("list")
@@ -109,7 +120,9 @@ def _sentence(found: Mapping[str, Any]) -> str:
     if found["promoted"] is not None:
         return f"{found['promoted']} was promoted."
     if found["winner"] is not None:
-        return f"{found['winner']} has won, after {found['decided_after']:,} lists."
+        withdrawn = any(arm["unlearned"] for arm in found["arms"] if arm["arm"] == found["winner"])
+        since = " Its model has unlearned a source since." if withdrawn else ""
+        return f"{found['winner']} has won, after {found['decided_after']:,} lists.{since}"
     return f"{found['leader']} leads; nothing is decided." if found["leader"] is not None else "Nobody leads."
 
 

@@ -15,6 +15,7 @@ from perturank import machine
 from perturank.cli.console import progress, to_programs
 from perturank.cli.simulate import named_values
 from perturank.errors import BadInput
+from perturank.interrupts import interruptible
 
 
 def play(
@@ -46,7 +47,7 @@ def play(
         task = bar.add_task("reading the library")
         documents = load_documents(lambda done, of: bar.update(task, completed=done, total=of))
     server = PlayServer(documents, settings, lambda text: typer.echo(text, err=as_json))
-    with _existing(folder) as chosen:
+    with interruptible(at_once=True), _existing(folder) as chosen:
         server.run(chosen)
     if as_json and server.outcome is not None:
         outcome = server.outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from perturank import machine
 from perturank.cli.console import progress, table, to_people, to_programs
 from perturank.cli.simulate import given_rounds
 from perturank.errors import BadInput
+from perturank.interrupts import INTERRUPTED, interruptible
 
 if TYPE_CHECKING:
     from perturank.experiments.planning import RunPlan
@@ -124,7 +125,7 @@ def _run_missing(study: Study, out: Path, jobs: int, ray: str | None) -> dict[st
         except KeyboardInterrupt:
             n = len(kept.keys())
             typer.echo(f"interrupted; {n} finished runs are kept in {out}: the same command goes on", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def redraw(
@@ -180,8 +181,8 @@ def merge(
 class ProgressBars:
     """Progress: a bar for everything, in seconds of work, and one for each experiment, in runs."""
 
-    def __init__(self, bar: Progress, kept: Store) -> None:
-        self.bar, self.kept = bar, kept
+    def __init__(self, bar: Progress, kept: Store, check: Callable[[], None]) -> None:
+        self.bar, self.kept, self.check = bar, kept, check
         self.whole: TaskID | None = None
         self.tasks: dict[str, TaskID] = {}
         self.weights: dict[str, float] = {}
@@ -208,7 +209,8 @@ class ProgressBars:
             self.bar.update(self.tasks[name], total=len(keys), completed=len(keys & done))
 
     def rounds(self, job: Job, n: int) -> None:
-        """Take in some rounds of a run."""
+        """Take in some rounds of a run; raise KeyboardInterrupt if Ctrl-C was pressed."""
+        self.check()
         self.told[job.key] = self.told.get(job.key, 0) + n
         if self.whole is not None:
             self.bar.advance(self.whole, self.weights[job.key] * n / job.rounds)
@@ -223,8 +225,8 @@ class ProgressBars:
 
 @contextmanager
 def _watched(kept: Store) -> Iterator[ProgressBars]:
-    with progress(counts=False) as bar:
-        yield ProgressBars(bar, kept)
+    with progress(counts=False) as bar, interruptible(at_once=True) as check:
+        yield ProgressBars(bar, kept, check)
 
 
 def _done(out: Path) -> dict[str, RunOutcome]:

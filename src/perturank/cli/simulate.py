@@ -20,8 +20,9 @@ from rich.text import Text
 
 from perturank import machine
 from perturank.__about__ import __version__
-from perturank.cli.console import interruptible, progress, table, to_people, to_programs
+from perturank.cli.console import progress, table, to_people, to_programs
 from perturank.errors import BadInput
+from perturank.interrupts import INTERRUPTED, interruptible
 
 if TYPE_CHECKING:
     from perturank.results.job import Job
@@ -128,7 +129,7 @@ def simulate(
                     to_programs(result)
     except KeyboardInterrupt:
         typer.echo(f"interrupted after {len(results)} of {seeds} runs; {_how_to_go_on(checkpoint)}", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     if not as_json:
         to_people(results_tables(results, top))
 
@@ -205,9 +206,11 @@ def _results(
                 for job, checkpoint in runs:
                     yield result_of(job, checkpoint, advance) if way is None else way.result_of(job, advance)
         else:
-            for result in _in_processes(runs, n_workers):
-                bar.advance(task, runs[0][0].rounds)
-                yield result
+            with interruptible(at_once=True) as check:
+                for result in _in_processes(runs, n_workers):
+                    bar.advance(task, runs[0][0].rounds)
+                    check()
+                    yield result
 
 
 def _in_processes(runs: Sequence[tuple[Job, Path | None]], n_workers: int) -> Generator[Result, None, None]:

@@ -44,12 +44,22 @@ class Export:
     name: str
     files: Mapping[str, Any]
 
-    def save(self, folder: str | Path = ".") -> list[Path]:
-        """Write the files into a folder and return their paths; each appears whole or not at all."""
-        paths = [Path(folder) / file for file in self.files]
-        for path, content in zip(paths, self.files.values(), strict=True):
-            storage.put(path, content if isinstance(content, bytes) else _json(content) + b"\n")
-        return paths
+    def save(self, folder: str | Path = ".", *, overwrite: bool = True) -> list[Path]:
+        """Write the files into a folder and return their paths; each appears whole or not at all.
+
+        Formats share names such as model.json. Without `overwrite`, a file with other content is refused.
+        """
+        contents = {
+            Path(folder) / file: content if isinstance(content, bytes) else _json(content) + b"\n"
+            for file, content in self.files.items()
+        }
+        for path, content in contents.items():
+            if not overwrite and path.exists() and path.read_bytes() != content:
+                raise BadInput(f"{path} is there already, with other content", "choose another --out, or add --force")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for path, content in contents.items():
+            storage.put(path, content)
+        return list(contents)
 
     @property
     def document(self) -> bytes:

@@ -14,6 +14,7 @@ from perturank.report.verdicts import SIGNS, JudgedClaim, verdict_counts
 TITLE = "Perturbation-based online learning to rank, reproduced"
 ALONE = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 VERDICTS = {True: ("yes", "borne out"), False: ("no", "not borne out"), None: ("cannot-tell", "cannot tell")}
+DEMO = "The demo scale has so few rounds and seeds that it decides nothing: it shows what a report looks like."
 
 Part = tuple[Finding, Sequence[Picture], Sequence[JudgedClaim]]
 
@@ -65,6 +66,7 @@ def _summary(parts: Sequence[Part], facts: Mapping[str, str]) -> Markup:
     return element(
         "section",
         element("h2", "Summary"),
+        element("p", DEMO, class_="missing") if facts.get("scale") == "demo" else "",
         element("p", made, "The paper's claims, counted once for each data set:" if any(counts.values()) else ""),
         element("ul", *tiles, class_="tiles") if any(counts.values()) else "",
         element("p", sentence(missing), class_="missing") if missing else "",

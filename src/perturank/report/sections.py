@@ -41,6 +41,7 @@ def section(finding: Finding, pictures: Sequence[Picture], claims: Sequence[Judg
         "section",
         element("h2", experiment.title, id=slug(experiment.name)),
         *(element("p", text) for text in experiment.about.split("\n\n") if text.strip()),
+        _left_out(finding),
         cited if labels else "",
         _missing(finding),
         *map(_figure, pictures),
@@ -61,6 +62,15 @@ def _missing(finding: Finding) -> Markup:
     if not any(evidence.users for evidence in finding.evidence):
         return element("p", "No run of this experiment has finished.", class_="missing")
     return element("p", sentence(finding.n_missing), class_="missing") if finding.n_missing else Markup("")
+
+
+def _left_out(finding: Finding) -> Markup:
+    """Return which of the arms that the experiment describes this scale does not run."""
+    ran = {arm for evidence in finding.evidence for arm in evidence.runs}
+    absent = [arm.label for arm in finding.experiment.arms if arm.label not in ran]
+    if finding.n_missing or not ran or not absent:
+        return Markup("")
+    return element("p", f"Left out at this scale: {', '.join(absent)}.", class_="missing")
 
 
 def _listed(parts: Sequence[str]) -> list[str]:

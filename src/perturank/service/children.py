@@ -12,7 +12,9 @@ SECONDS_TO_END = 10
 SECONDS_BETWEEN_LOOKS = 0.1
 NICENESS = 5
 REFUSED = 4  # exit code of a child whose stdout says why it refuses
-PROGRAM = (sys.executable, "-c", "from perturank.cli import main; main()")
+# Ctrl-C in a terminal reaches children too: it is for their parent to end them, and to say so.
+CODE = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from perturank.cli import main; main()"
+PROGRAM = (sys.executable, "-c", CODE)
 
 
 def start(*words: str, log: str, pipes: int | None = None) -> subprocess.Popen[bytes]:

@@ -47,7 +47,8 @@ class ArmStanding(TypedDict):
 
     `lists` are those in which it had documents that not all arms agreed on, and `credit` is what these earned.
     `learns` says from what it learns: `own`, `all` or `none`; `reason` why not as the test says; `learned` from how
-    many lists.
+    many lists. `unlearned`: its model was asked to unlearn a source in this period, which withdrew versions that it
+    was judged by.
     """
 
     arm: str
@@ -58,6 +59,7 @@ class ArmStanding(TypedDict):
     learns: Learns
     reason: str | None
     learned: int
+    unlearned: bool
 
 
 class Comparison(TypedDict):

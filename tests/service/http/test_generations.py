@@ -252,6 +252,9 @@ def test_a_source_is_unlearned_and_the_model_tells_how_far_that_is(
     service.refresh()
     before = http.get(ONE).json()
     assert (before["version"], before["learned"], before["unlearning"]) == (3, 3, None)
+    nobody = http.post(f"{ONE}/erase", json={"source": "nobody", "unlearn": True})
+    assert (nobody.status_code, "no record names the source 'nobody'" in nobody.json()["title"]) == (404, True)
+    assert http.get(ONE).json() == before
     wish = {"source": "alice", "unlearn": True}
     answer = http.post(f"{ONE}/erase", json=wish)
     assert (answer.status_code, http.post(f"{ONE}/erase", json=wish).json()) == (202, answer.json())

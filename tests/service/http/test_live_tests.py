@@ -350,6 +350,32 @@ def test_a_promotion_into_a_model_that_unlearns_is_refused_and_writes_nothing(
     assert http.get(TEST).json()["status"] == "running"
 
 
+@pytest.mark.usefixtures("models")
+def test_a_winner_whose_versions_were_withdrawn_is_promoted_only_by_name(
+    http: TestClient, service: Service, clock: Clock
+) -> None:
+    begin(http, "any", "b", learns="all")
+    learner = Learner(service.log)
+    for _ in range(20):
+        clicked(http, 20)
+        counted(service, clock)
+        learner.step()
+        service.refresh()
+        if standing(http, service)["winner"] == "b":
+            break
+    assert [arm["unlearned"] for arm in standing(http, service)["arms"]] == [False, False]
+    assert http.post("/v1/models/b/erase", json={"source": "s1", "unlearn": True}).status_code == 202
+    while learner.step() or not learner.is_tidy:
+        pass
+    service.refresh()
+    assert [arm["unlearned"] for arm in standing(http, service)["arms"]] == [False, True]
+    before = service.log.tail()
+    refused = http.post(f"{TEST}/promote", json={})
+    assert (refused.status_code, "has unlearned a source since" in refused.json()["title"]) == (409, True)
+    assert service.log.tail() == before
+    assert http.post(f"{TEST}/promote", json={"arm": "b"}).status_code == 200
+
+
 @pytest.mark.parametrize("arm", ["b", "pdgd"])
 @pytest.mark.usefixtures("models")
 def test_a_promotion_of_a_test_that_was_stopped_a_moment_ago_writes_nothing(
@@ -504,6 +530,7 @@ def test_a_source_that_has_come_back_in_a_test_alone_is_erased_by_a_repeated_req
         return request_erasure(service.log, "s1", "any", unlearn=True)["any"]
 
     begin(http, "any", "own", learns="none")
+    assert http.post("/v1/models/any/rank", json={"documents": documents(), "source": "s1"}).status_code == 200
     first, learner = unlearn(), Learner(service.log)
     while learner.step() or not learner.is_tidy:
         pass

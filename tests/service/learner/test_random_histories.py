@@ -143,8 +143,8 @@ class History:
         retention.request_erasure(self.log, self.chance.choice(["alice", "bob"]))
 
     def unlearn(self) -> None:
-        """Have a source unlearned, unless the log was compacted."""
-        with suppress(Contradiction):
+        """Have a source unlearned, unless the log was compacted, or never heard of it."""
+        with suppress(Contradiction, NotKnown):
             retention.request_erasure(self.log, self.chance.choice(["alice", "bob"]), unlearn=True)
 
     def compact(self) -> None:

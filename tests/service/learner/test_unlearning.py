@@ -36,7 +36,7 @@ from perturank.service.learner.verify import faults
 from perturank.service.log import Log, Transaction, changes, erasure, snapshots
 from perturank.service.log.feedback import close_windows, record_feedback, settle
 from perturank.service.log.generations import generations
-from perturank.service.log.records import Batch, Event, Feedback, Impression, new_id
+from perturank.service.log.records import Batch, Event, Feedback, Impression, new_id, source_seal
 from perturank.service.log.refusals import Contradiction, NotKnown
 from perturank.service.log.spec import checked_spec, patched
 from perturank.service.log.sqlite import SqliteLog
@@ -91,6 +91,13 @@ def tidied(learner: Learner) -> None:
 
 def unlearned(log: Log, learner: Learner) -> None:
     retention.request_erasure(log, ALICE, unlearn=True)
+    tidied(learner)
+
+
+def rebuilt(log: Log, learner: Learner, source: str) -> None:
+    """Let a model be rebuilt as after unlearning, also without a source that was never there."""
+    with log.transaction() as transaction:
+        changes.erase(transaction, "m", source_seal(source, log.secret), unlearn=True)
     tidied(learner)
 
 
@@ -181,7 +188,7 @@ def test_what_an_operator_dropped_stays_dropped(log: Log, other: Log) -> None:
         operate(each, learners[-1], without)
     assert bits(learners[0]) != bits(learners[1])
     unlearned(log, learners[0])
-    unlearned(other, learners[1])  # who was never there: the same rule makes the same batches
+    rebuilt(other, learners[1], ALICE)  # who was never there: the same rule makes the same batches
     assert bits(learners[0]) == bits(learners[1])
     assert learners[0].states["m"].learned == learners[1].states["m"].learned > 0
     assert rebuild(log, "m").differs is None
@@ -246,14 +253,30 @@ def test_learning_begins_again_at_an_imported_file_as_often_as_need_be(log: Log,
         live(each, range(2, 4), learner, without=without)
     for source in (ALICE, "carol"):  # the file is needed again, though there is a base behind it
         for each, learner in zip((log, other), learners, strict=True):
-            retention.request_erasure(each, source, unlearn=True)
-            tidied(learner)
+            rebuilt(each, learner, source)
         assert bits(learners[0]) == bits(learners[1])
         assert learners[0].states["m"].learned > 0
     with log.transaction() as transaction:
         transaction.remove(file.blob)
     with pytest.raises(Contradiction, match=r"the file imported at position \d+ is not stored"):
         retention.request_erasure(log, "bob", unlearn=True)
+
+
+def test_a_source_that_nobody_named_is_refused_and_nothing_is_rebuilt(log: Log) -> None:
+    created(log, **KIND)
+    created(log, "empty", **KIND)
+    learner = Learner(log)
+    live(log, range(2), learner)
+    end = log.tail()
+    with pytest.raises(NotKnown, match="no record names the source 'browser nobody'"):
+        retention.request_erasure(log, "browser nobody", unlearn=True)
+    assert log.tail() == end
+    retention.request_erasure(log, ALICE, "m")  # its records go, and what was learned from them stays
+    tidied(learner)
+    assert ALICE not in sources(log)
+    assert list(retention.request_erasure(log, ALICE, unlearn=True)) == ["m"]
+    with pytest.raises(NotKnown):
+        retention.request_erasure(log, "bob", "empty", unlearn=True)
 
 
 def test_asked_twice_it_does_nothing_more(log: Log) -> None:

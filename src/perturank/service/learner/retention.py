@@ -193,7 +193,11 @@ def request_erasure(log: Log, source: str, model: str | None = None, *, unlearn:
             unlearns = name in before
             if unlearns:
                 erasure.check_unlearnable(log, transaction, name)
+                if not erasure.is_known(log, name, source, live_tests.with_model(log, name)):
+                    continue
             wishes[name] = changes.erase(transaction, name, seal, unlearn=unlearns)
+        if not wishes:
+            raise erasure.unknown_source(source)
         return wishes | live_tests.erase(transaction, seal, tests)
 
 

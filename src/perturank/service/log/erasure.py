@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from perturank.service.log import Log, Transaction, live_tests
 from perturank.service.log.records import Compacted, Erased, Feedback, Imported, Impression, Record, source_seal
-from perturank.service.log.refusals import Contradiction
+from perturank.service.log.refusals import Contradiction, NotKnown
 
 
 class ErasedSources:
@@ -58,6 +58,11 @@ def requests_to_unlearn(log: Log, model: str, after: int = 0) -> list[Record]:
     return [each for each in log.all_of(model, Erased, after) if isinstance(each.entry, Erased) and each.entry.unlearn]
 
 
+def unlearned_since(log: Log, model: str | None, standing: live_tests.Standing) -> bool:
+    """Return whether a model was asked to unlearn a source in the present period of a test: its versions are gone."""
+    return model is not None and bool(requests_to_unlearn(log, model, max(standing.period.specs)))
+
+
 def unlearning(log: Log, model: str) -> int:
     """Return the position of the last request to unlearn that is not carried out yet; 0: there is none."""
     return max((each.position for each in requests_to_unlearn(log, model, _base(log, model).at)), default=0)
@@ -99,6 +104,19 @@ def unlearned_before(log: Log, model: str, source: str) -> int:
         return 0
     position = earlier[-1].position
     return 0 if has_records_of(log, model, source, position) else position
+
+
+def is_known(log: Log, model: str, source: str, tests: Iterable[str] = ()) -> bool:
+    """Return whether a model, or one of these tests, has or had records of a source: an erasure was asked for, then."""
+    seal = source_seal(source, log.secret)
+    if any(isinstance(each.entry, Erased) and each.entry.source == seal for each in log.all_of(model, Erased)):
+        return True
+    return has_records_of(log, model, source) or bool(tests_with(log, source, tests))
+
+
+def unknown_source(source: str) -> NotKnown:
+    """Return the refusal to unlearn a source that nobody has named."""
+    return NotKnown(f"no record names the source {source[:80]!r}, so there is nothing to unlearn", "check its spelling")
 
 
 def has_records_of(log: Log, model: str, source: str, after: int = 0) -> bool:

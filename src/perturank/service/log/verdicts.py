@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from perturank import anytime
 from perturank.anytime import Difference
 from perturank.interleaving import pairs
-from perturank.service.log import Log
+from perturank.service.log import Log, erasure
 from perturank.service.log.live_tests import ArmOf, Ended, Moment, Standing, level_of, prior_of
 from perturank.service.log.records import Changed, Deleted
 from perturank.service.log.spec import Spec
@@ -125,6 +125,7 @@ def _arm_standing(log: Log, standing: Standing, i: int) -> ArmStanding:
         learns=learns,
         reason=reason,
         learned=period.learned[i],
+        unlearned=erasure.unlearned_since(log, arm.model, standing),
     )
 
 

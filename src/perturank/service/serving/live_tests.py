@@ -14,7 +14,7 @@ import numpy as np
 from perturank.interleaving import NOBODY, Draft, team_draft
 from perturank.service.log import Transaction, changes, counters, live_tests, snapshots
 from perturank.service.log.candidates import own_order
-from perturank.service.log.erasure import check_not_unlearning
+from perturank.service.log.erasure import check_not_unlearning, unlearned_since
 from perturank.service.log.feedback import Status, record_feedback
 from perturank.service.log.live_tests import ArmOf, name_in_model, stream
 from perturank.service.log.records import (
@@ -287,6 +287,9 @@ class LiveTesting:
         first, chosen = ArmOf.named(spec.arms[0]), ArmOf.named(name)
         if first.model is None:
             raise Refused("the first arm is the caller's own order", f"ask model {chosen.model!r} from now on")
+        if arm is None and unlearned_since(self._log, chosen.model, standing):
+            what = f"the versions with which {name} has won are withdrawn: its model has unlearned a source since"
+            raise Contradiction(what, f'begin the test again, or promote it all the same: {{"arm": "{name}"}}')
         if chosen.model is None:
             raise Refused("the caller's own order has won", "stop the test, and show that order as before")
         if chosen.model != first.model:

@@ -365,6 +365,8 @@ class Service:
         def write(transaction: Transaction) -> int:
             if unlearn and not before:
                 erasure.check_unlearnable(self.log, transaction, model)
+                if not erasure.is_known(self.log, model, source, tests):
+                    raise erasure.unknown_source(source)
             live_tests.erase(transaction, seal, tests)
             return before or changes.erase(transaction, model, seal, unlearn=unlearn)
 
