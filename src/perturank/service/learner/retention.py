@@ -196,7 +196,7 @@ def request_erasure(log: Log, source: str, model: str | None = None, *, unlearn:
                 if not erasure.is_known(log, name, source, live_tests.with_model(log, name)):
                     continue
             wishes[name] = changes.erase(transaction, name, seal, unlearn=unlearns)
-        if not wishes:
+        if unlearn and not wishes:
             raise erasure.unknown_source(source)
         return wishes | live_tests.erase(transaction, seal, tests)
 
