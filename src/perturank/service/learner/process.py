@@ -31,12 +31,16 @@ SECONDS_TO_A_PROGRAM = 0.05  # between looks while clicks wait for one to be com
 
 
 class Stop:
-    """Set by SIGTERM or Ctrl-C; waited for between two steps, and asked for between two records."""
+    """Set by SIGTERM or Ctrl-C; waited for between two steps, and asked for between two records.
+
+    A service lets its learner ignore Ctrl-C, and ends it itself.
+    """
 
     def __init__(self) -> None:
         self._event = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._set)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._set)
 
     def _set(self, number: int, frame: FrameType | None) -> None:
         self._event.set()
