@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -145,8 +144,6 @@ def import_ubi(
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[float], None]]:
     """Yield a function that moves a bar to a share, and stops at Ctrl-C."""
-    gc.collect()
-    gc.freeze()  # what is loaded stays: the collector would look at all of it again and again
     try:
         with progress(counts=False) as bar, interruptible() as check:
             task = bar.add_task(what, total=1.0)
