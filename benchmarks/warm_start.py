@@ -33,7 +33,8 @@ ROUNDS = (0, 100, 1000, 5000, 10_000)
 TOP = 10
 L2_TAUGHT = 10.0
 RIVAL = "pdgd-linear"
-ARMS = ("cold", RIVAL, "distilled", "prior", "labels", "reversed, distilled", "reversed, prior")
+GREEDY = "greedy, "  # without exploration
+ARMS = ("cold", RIVAL, "distilled", "greedy, distilled", "prior", "labels", "reversed, distilled", "reversed, prior")
 
 
 class PriorInLastColumn(eqx.Module):
@@ -121,7 +122,7 @@ def arms(
     entry = catalogue.published(RANKER)
     # Without a teacher this setting changes nothing; with it all arms share their compiled programs.
     settings = entry.settings.changed(l2_taught=options.get("trust", L2_TAUGHT))
-    new = entry.make(fold.n_features, streams(seed)[4], settings)
+    new, greedy = entry.make(fold.n_features, streams(seed)[4], settings), settings.changed(noise_std=0.0, floor=0.0)
     train = fold.train
     for arm in wanted:
         sign = -1 if arm.startswith("reversed") else 1
@@ -130,7 +131,8 @@ def arms(
         elif arm == RIVAL:
             yield arm, catalogue.published(RIVAL).make(fold.n_features, streams(seed)[4]), fold, quality
         elif arm.endswith("distilled"):
-            taught = distil(new, train.features, sign * scores["train"], train.lengths, seed=seed, **options)
+            pupil = entry.make(fold.n_features, streams(seed)[4], greedy) if arm.startswith(GREEDY) else new
+            taught = distil(pupil, train.features, sign * scores["train"], train.lengths, seed=seed, **options)
             yield arm, taught, fold, quality
         elif arm == "labels":
             yield arm, learn_labels(new, half.features, half.labels, half.lengths, seed=seed), fold, quality

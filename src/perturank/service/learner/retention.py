@@ -188,14 +188,15 @@ def request_erasure(log: Log, source: str, model: str | None = None, *, unlearn:
     wishes = {name: position for name, position in before.items() if position}
     if len(wishes) == len(names):  # the source may have come back in a test from which no model learns
         tests = erasure.tests_with(log, source, tests)
+    unlearning = {name: live_tests.with_model(log, name) for name in before if name not in wishes}
+    # Here, since it may read the whole log: in the transaction everybody else would wait for it.
+    strangers = [name for name, its in unlearning.items() if not erasure.is_known(log, name, source, its)]
     with log.transaction() as transaction:
         for name in [each for each in names if each not in wishes]:
-            unlearns = name in before
-            if unlearns:
+            if name in unlearning:
                 erasure.check_unlearnable(log, transaction, name)
-                if not erasure.is_known(log, name, source, live_tests.with_model(log, name)):
-                    continue
-            wishes[name] = changes.erase(transaction, name, seal, unlearn=unlearns)
+            if name not in strangers:
+                wishes[name] = changes.erase(transaction, name, seal, unlearn=name in unlearning)
         if unlearn and not wishes:
             raise erasure.unknown_source(source)
         return wishes | live_tests.erase(transaction, seal, tests)

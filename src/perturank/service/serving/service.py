@@ -361,12 +361,14 @@ class Service:
         before = erasure.unlearned_before(self.log, model, source) if unlearn else 0
         if before:  # the source may have come back in a test from which the model does not learn
             tests = erasure.tests_with(self.log, source, tests)
+        # Here, since it may read the whole log: in the transaction everybody else would wait for it.
+        is_known = not unlearn or before > 0 or erasure.is_known(self.log, model, source, tests)
 
         def write(transaction: Transaction) -> int:
             if unlearn and not before:
                 erasure.check_unlearnable(self.log, transaction, model)
-                if not erasure.is_known(self.log, model, source, tests):
-                    raise erasure.unknown_source(source)
+            if not is_known:
+                raise erasure.unknown_source(source)
             live_tests.erase(transaction, seal, tests)
             return before or changes.erase(transaction, model, seal, unlearn=unlearn)
 
